@@ -77,9 +77,13 @@ mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants/run.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants/sample.py $(N) --seed $(SEED)
 
-# Thousands of random cases for text, settings and bundles; then kills, damage, full disks and forgeries in full number.
+# Thousands of random cases for text, settings and bundles; then, for DRAGOMAN_FUZZ_S seconds, files of all formats changed
+# by their structure and read in processes with limits. DRAGOMAN_FUZZ_FROM is the first case: each night can try others.
+DRAGOMAN_FUZZ_S ?= 300
 fuzz: setup
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --hypothesis-show-statistics
+	HYPOTHESIS_PROFILE=fuzz DRAGOMAN_FUZZ_S=$(DRAGOMAN_FUZZ_S) $(BIN)/python -m pytest tests/fuzz --hypothesis-show-statistics
+
+# Kills, damage, full disks and forgeries in full number.
 
 torture: setup fuzz
 	DRAGOMAN_KILLS=20 DRAGOMAN_FLIPS=2000 DRAGOMAN_CASES=2000 DRAGOMAN_HTTP_CASES=10000 DRAGOMAN_HEALTH_S=0.5 \

@@ -128,6 +128,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     ),
     "RTF of an unknown page": lambda: b"{\\rtf1\\ansicpg99999 \\'ff\\u99999?\\u-1 }",
     "RTF that counts too far": lambda: b"{\\rtf1\\bin999999999 a}",
+    "RTF that counts backwards": lambda: b"{\\rtf1 a\\bin-7 b\\bin-2147483648 c}",
+    "RTF of many letters for one": lambda: b"{\\rtf1\\uc9999999999 a\\u233 b\\uc-1 c\\u233 d}",
     "PDF of nothing": lambda: b"%PDF-1.7\n%%EOF",
     "PDF that refers to itself": lambda: (
         b"%PDF-1.4\n1 0 obj\n<</Type/Catalog/Pages 1 0 R>>\nendobj\n"

@@ -70,4 +70,5 @@ def decoding_settings(
                 f"{name} cannot be set here: for a trained model, set only decoding.*"
             )
     # Without its corpora, which may be hundreds: all that is replaced is checked again.
-    return replace(dataclasses.replace(config, data=type(config.data)()), settings).decoding
+    data = dataclasses.replace(config.data, corpora=())
+    return replace(dataclasses.replace(config, data=data), settings).decoding

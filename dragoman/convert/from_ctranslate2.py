@@ -16,7 +16,6 @@ import io
 import lzma
 import math
 import stat
-import struct
 import tempfile
 import zipfile
 import zlib
@@ -34,6 +33,7 @@ from dragoman.convert.from_huggingface import marian_languages, named_languages
 from dragoman.convert.marian import interleaved
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError
+from dragoman.storage.binary import Cursor
 from dragoman.storage.untrusted import memory_bytes, parsed_json, read_regular
 from dragoman.text.codec import ZEROS, Codec, Framing
 from dragoman.text.languages import Languages
@@ -59,25 +59,29 @@ class Variables:
     """The arrays of `model.bin` by name, each in float32; what was not asked for can be told."""
 
     def __init__(self, folder: Path, raw: bytes):
-        self._folder, self._raw, self._place = folder, raw, 0
+        self._folder, self._file = folder, Cursor(raw)
         self._arrays: dict[str, np.ndarray] = {}
         self._aliases: dict[str, str] = {}
         self._used: set[str] = set()
-        self._parse()
+        try:
+            self._parse()
+        except ValueError as error:
+            raise self._refused(f"is damaged: {error}") from None
 
     def _parse(self) -> None:
-        self.version = self._number("I")
+        file = self._file
+        self.version = file.number("I")
         if self.version not in VERSIONS:
             raise self._refused(f"has version {self.version}; dragoman reads 4 to 6")
         self.kind = self._string()
-        self._number("I")  # the revision of the kind
-        for _ in range(self._number("I")):
+        file.number("I")  # the revision of the kind
+        for _ in range(file.number("I")):
             name = self._string()
-            shape = tuple(self._number("I") for _ in range(self._number("B")))
-            number, size = self._number("B"), self._number("I")
+            shape = tuple(file.number("I") for _ in range(file.number("B")))
+            number, size = file.number("B"), file.number("I")
             if number >= len(TYPES):
                 raise self._refused(f"holds {name!r} in a type that is unknown, {number}")
-            raw = self._take(size)
+            raw = file.take(size)
             # bfloat16 is the upper half of float32
             dtype = np.dtype(np.uint16 if TYPES[number] == "bfloat16" else TYPES[number])
             if math.prod(shape) * dtype.itemsize != size:
@@ -86,21 +90,13 @@ class Variables:
             if TYPES[number] == "bfloat16":
                 array = (array.astype(np.uint32) << 16).view(np.float32)
             self._arrays[name] = array
-        for _ in range(self._number("I")):
+        for _ in range(file.number("I")):
             alias = self._string()
             self._aliases[alias] = self._string()
 
-    def _take(self, size: int) -> bytes:
-        self._place += size
-        if self._place > len(self._raw):
-            raise self._refused("is cut off")
-        return self._raw[self._place - size : self._place]
-
-    def _number(self, kind: str) -> int:
-        return int(struct.unpack(f"<{kind}", self._take(struct.calcsize(f"<{kind}")))[0])
-
     def _string(self) -> str:
-        return self._take(self._number("H")).rstrip(b"\0").decode("utf-8", "replace")
+        raw = bytes(self._file.take(self._file.number("H")))
+        return raw.rstrip(b"\0").decode("utf-8", "replace")
 
     def _refused(self, why: str) -> ConversionError:
         return ConversionError(f"{self._folder / MODEL} {why}.")

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.errors import ConversionError
+from dragoman.storage.binary import Cursor, offsets
 from dragoman.text.shortlist import Shortlist
 from dragoman.text.vocabulary import Vocabulary
 
@@ -44,8 +45,7 @@ KINDS: dict[int, np.dtype[Any]] = {
 ALPHA = "_QuantMultA"
 MAGIC = 0xF11A48D5013417F5
 _MOST_ITEMS = 10_000
-_HEADER = struct.Struct("<4Q")
-_LIST_HEADER = struct.Struct("<6Q")
+_SIZE, _OFFSET, _PIECE = np.dtype("<i4"), np.dtype("<u8"), np.dtype("<u4")
 
 
 @dataclass
@@ -59,28 +59,19 @@ class Packed:
 def read_packed(raw: bytes, path: Path) -> Packed:
     """What a file of weights holds."""
     try:
-        return _items(memoryview(raw), path)
-    except (struct.error, ValueError, UnicodeDecodeError):
+        return _items(Cursor(raw), path)
+    except (struct.error, ValueError):
         raise ConversionError(f"{path} is cut off, or no binary file of Marian's.") from None
 
 
-def _items(raw: memoryview, path: Path) -> Packed:
-    version, count = struct.unpack_from("<2Q", raw)
+def _items(file: Cursor, path: Path) -> Packed:
+    version, count = file.numbers("QQ")
     if version != VERSION or count > _MOST_ITEMS:
         raise ConversionError(f"{path} is no binary file of Marian's, version {VERSION}.")
-    at = 16
-    headers = [_HEADER.unpack_from(raw, at + i * _HEADER.size) for i in range(count)]
-    at += count * _HEADER.size
-    names = []
-    for length, *_ in headers:
-        names.append(bytes(raw[at : at + length]).rstrip(b"\0").decode())
-        at += length
-    shapes = []
-    for _, _, sizes, _ in headers:
-        shapes.append(struct.unpack_from(f"<{sizes}i", raw, at))
-        at += 4 * sizes
-    (gap,) = struct.unpack_from("<Q", raw, at)
-    at += 8 + gap
+    headers = [file.numbers("QQQQ") for _ in range(count)]
+    names = [bytes(file.take(length)).rstrip(b"\0").decode() for length, *_ in headers]
+    shapes = [tuple(file.array(_SIZE, sizes).tolist()) for _, _, sizes, _ in headers]
+    file.take(file.number("Q"))  # the gap
     packed = Packed()
     for name, shape, (_, kind, _, length) in zip(names, shapes, headers, strict=True):
         if kind not in KINDS:
@@ -88,8 +79,7 @@ def _items(raw: memoryview, path: Path) -> Packed:
                 f"{path}: {name} is of kind {kind:#x}, which is for one kind of CPU alone. "
                 "Files that end in .intgemm.alphas.bin are for all."
             )
-        _take(packed, name, shape, kind, raw[at : at + length])
-        at += length
+        _take(packed, name, shape, kind, file.take(length))
     return packed
 
 
@@ -119,21 +109,25 @@ def read_lexical_shortlist(
     Marian fills a list up with the next pieces to a multiple of eight, because its products want
     that. Ours is not filled up.
     """
+    file = Cursor(raw)
     try:
-        magic, _, first, _, offsets_count, count = _LIST_HEADER.unpack_from(raw)
-        at = _LIST_HEADER.size
-        offsets = np.frombuffer(raw, "<u8", offsets_count, at)
-        candidates = np.frombuffer(raw, "<u4", count, at + 8 * offsets_count).astype(np.int64)
-    except (struct.error, ValueError, OverflowError):
+        magic, _, first, _, offsets_count, count = file.numbers("QQQQQQ")
+        starts = file.array(_OFFSET, offsets_count)
+        candidates = file.array(_PIECE, count).astype(np.int64)
+    except ValueError:
         raise ConversionError(f"{path} is cut off, or no shortlist of Marian's.") from None
     if magic != MAGIC:
         raise ConversionError(f"{path} is no binary shortlist of Marian's.")
     known = offsets_count - 1  # source pieces; ours may have more, such as that of the start
-    if not 0 <= known <= len(source) or offsets[-1] != count or (np.diff(offsets) < 0).any():
+    try:
+        sizes = np.diff(offsets(starts, count))
+    except ValueError as error:
+        raise ConversionError(f"{path} is damaged: {error}.") from None
+    if not 0 <= known <= len(source) or sizes.sum() != count:
         raise ConversionError(f"{path} does not fit the source vocabulary.")
     if candidates.max(initial=0) >= len(target):
         raise ConversionError(f"{path} does not fit the target vocabulary.")
-    pieces = np.repeat(np.arange(known), np.diff(offsets).astype(np.int64))
+    pieces = np.repeat(np.arange(known), sizes)
     if shared:
         same = np.arange(min(len(source), len(target)))
         pieces, candidates = np.append(pieces, same), np.append(candidates, same)

@@ -30,6 +30,7 @@ from typing import Self
 import numpy as np
 
 from dragoman.errors import RunError
+from dragoman.storage.binary import offsets
 
 _FORMAT = 3
 TEXT, IDS, SOURCE_IDS, TARGET_IDS = "text", "ids", "source.ids", "target.ids"
@@ -65,8 +66,13 @@ class Rows:
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype):
         self.values = map_array(folder / name, dtype)
-        self.starts = map_array(folder / f"{name}.starts", _PLACE)
-        if not len(self.starts) or self.starts[-1] != len(self.values):
+        starts = map_array(folder / f"{name}.starts", _PLACE)
+        try:
+            self.starts = offsets(starts, len(self.values))
+            complete = [*self.starts[:1], *self.starts[-1:]] == [0, len(self.values)]
+        except ValueError:
+            complete = False
+        if not complete:
             raise RunError(
                 f"{folder / name} is damaged: it holds {len(self.values)} items. Start the run "
                 "afresh."

@@ -6,17 +6,23 @@ sentences and writes it again. It has limits of address space and processor time
 wall time for each step. At a limit it dies, and the file gets a `DocumentError`. An honest file
 leaves its reader as it was, so that it can be used again.
 
+A reader has a process group and a folder for temporary files. Both are made here and end here, so
+that a reader that is killed leaves neither a program that it started nor a file.
+
 The two talk in frames over pipes: two lengths, JSON, and the bytes of a file. Only `Reader.kill`
 waits for the process, so nobody else can take its exit status.
 """
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -34,6 +40,7 @@ from dragoman.documents.translating import Repeated, Sentence, sample, translati
 _HEAD = struct.Struct(">II")
 _MOST_FILES = 100  # that one process reads, so that what they leave behind does not add up
 _WINDOW = 32  # segments that are translated together; after these, more is done
+_TRIES = 20
 _NICENESS = 5  # whoever translates comes first
 Rounds: TypeAlias = Generator[list[Sentence], list[Said], bytes]
 
@@ -47,9 +54,21 @@ class Confinement:
     memory_times: int = 20  # the size of the file, on top
     cpu_s: int = 20
     wall_s: float = 60.0
+    bytes_a_second: int = 20_000  # a small file gets less than `cpu_s`
+
+    def cpu_for(self, size: int) -> int:
+        """Processor seconds for a file of so many bytes.
+
+        A PDF of 172 bytes may name a font of 2**64 letters: it is not worth what a book is.
+
+        >>> Confinement().cpu_for(172), Confinement().cpu_for(2**20)
+        (4, 20)
+        """
+        return min(self.cpu_s, _LEAST_CPU_S + size // self.bytes_a_second)
 
 
-GENEROUS = Confinement(2**31, 20, 600, 3600.0)
+_LEAST_CPU_S = 4  # importing a parser takes up to one
+GENEROUS = Confinement(2**31, 20, 600, 3600.0, bytes_a_second=500)
 
 
 class Outline(NamedTuple):
@@ -66,14 +85,19 @@ class Reader:
     def __init__(self) -> None:
         package = Path(__file__).parents[2]
         paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._folder = tempfile.TemporaryDirectory(prefix="dragoman-", ignore_cleanup_errors=True)
+        own = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+        own |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder.name)
         self._process = subprocess.Popen(
             # -P: nothing is imported from the folder where somebody happens to be
             [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **own},
+            start_new_session=True,
         )
         self._limits = Confinement()
+        self._cpu_s = 0  # for the file
         self._name = ""
         self._files = 0
         self._late = False
@@ -91,6 +115,7 @@ class Reader:
     ) -> Outline:
         """Read a file; `max_characters`: the most to translate, 0 for any number."""
         self._limits, self._name, self.done, self.report = limits, name, 0, Report([])
+        self._cpu_s = limits.cpu_for(len(raw))
         self._files += 1
         memory = limits.memory_bytes + limits.memory_times * len(raw)
         message = {
@@ -98,7 +123,7 @@ class Reader:
             "format": format_,
             "options": asdict(options),
             "memory": memory,
-            "cpu": limits.cpu_s,
+            "cpu": self._cpu_s,
             "max_characters": max_characters,
         }
         answer, _ = self._exchange({"open": message}, raw)
@@ -124,12 +149,32 @@ class Reader:
 
     def kill(self) -> None:
         """End the process; whoever waits for an answer of it gets an error."""
-        self._process.kill()
+        self._end()
         self._process.wait()
+        self._remove_folder()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 assert pipe is not None
                 pipe.close()
+
+    def _end(self) -> None:
+        """Kill the process and whatever it started."""
+        if not hasattr(os, "killpg"):  # on Windows
+            self._process.kill()
+            return
+        # Until `wait` was called, no other group can have this number.
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _remove_folder(self) -> None:
+        # A program that was killed a moment ago may still finish writing a file.
+        for _ in range(_TRIES):
+            self._folder.cleanup()
+            if not Path(self._folder.name).exists():
+                return
+            shutil.rmtree(self._folder.name, ignore_errors=True)
+            time.sleep(0.05)
 
     def __enter__(self) -> "Reader":
         return self
@@ -159,15 +204,15 @@ class Reader:
 
     def _give_up(self) -> None:
         self._late = True
-        self._process.kill()
+        self._end()
 
     def _why_dead(self) -> str:
-        self._process.kill()  # it may have closed its pipe and be alive
+        self._end()  # it may have closed its pipe and be alive
         status = self._process.wait()
         if self._late:
             return f"reading it takes longer than {self._limits.wall_s:g} s."
         if status == -getattr(signal, "SIGXCPU", 0):
-            return f"reading it takes more than {self._limits.cpu_s} s of processor time."
+            return f"reading it takes more than {self._cpu_s} s of processor time."
         return "it could not be read: its reader was ended."
 
 

@@ -21,6 +21,8 @@ from dragoman.documents.document import Document, DocumentError, Options
 from dragoman.errors import needs_package
 
 LONGEST_S = 120  # that a conversion may take
+_MOST_MEMORY = 2**30
+_MOST_WRITTEN = 2**28  # bytes of one file
 MOST_PAGES = 2000
 WORD_GAP = 0.15  # of the size of letters: many files have no blanks between words
 OLE = b"\xd0\xcf\x11\xe0"  # how a file of the old Microsoft Office begins
@@ -46,8 +48,16 @@ def _by_libreoffice(raw: bytes) -> bytes:
         ]  # fmt: skip
         environment = {**os.environ, "HOME": folder}
         try:
+            # Nothing of it is read: a pipe would stay open as long as what `soffice` starts.
             subprocess.run(
-                command, env=environment, capture_output=True, timeout=LONGEST_S, check=False
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=LONGEST_S,
+                check=False,
+                preexec_fn=_limit_libreoffice if os.name == "posix" else None,
             )
         except subprocess.TimeoutExpired:
             raise DocumentError(f"LibreOffice did not read it in {LONGEST_S} s.") from None
@@ -55,6 +65,24 @@ def _by_libreoffice(raw: bytes) -> bytes:
         if not result.is_file():
             raise DocumentError("LibreOffice cannot read it.")
         return result.read_bytes()
+
+
+def _limit_libreoffice() -> None:
+    """Its own limits in the place of the reader's.
+
+    It reserves far more addresses than it writes to, so what is bounded is what it writes.
+    """
+    import resource
+
+    for which, most in (
+        (resource.RLIMIT_AS, resource.RLIM_INFINITY),
+        (resource.RLIMIT_DATA, _MOST_MEMORY),
+        (resource.RLIMIT_FSIZE, _MOST_WRITTEN),
+        (resource.RLIMIT_CPU, LONGEST_S // 2),
+    ):
+        hard = resource.getrlimit(which)[1]
+        unbounded = hard == resource.RLIM_INFINITY
+        resource.setrlimit(which, (most if unbounded or 0 <= most < hard else hard, hard))
 
 
 def read_pdf(raw: bytes, options: Options) -> Document:

@@ -42,6 +42,7 @@ _CODE_PAGES = {
 _FONT = re.compile(
     r"\\f(\d{1,9})(?!\d)[^{}\\;]*+(?:\\(?!fcharset|f\d)[^\\{};]*+)*+\\fcharset(\d{1,3})"
 )
+_MOST_SKIPPED = 100
 _PAGE = re.compile(r"\\ansicpg(\d{1,5})")
 _REVISION = re.compile(r"\\(?:insrsid|charrsid|delrsid|rsid)\d++ ?+")
 
@@ -94,7 +95,8 @@ class _Reader:
                 if not states[-1].silent:
                     yield from self._close(state.silent, start, at)
             elif match["word"] == "bin":
-                at += int(match["number"] or 0)
+                # A negative count would lead back to this very word, again and again.
+                at += max(0, int(match["number"] or 0))
             elif state.silent:
                 continue
             elif match["symbol"] == "*" or match["word"] in _SILENT:
@@ -104,7 +106,7 @@ class _Reader:
                 if match["word"] == "pard":
                     continue
             elif match["word"] == "uc":
-                states[-1] = state._replace(skipped=int(match["number"] or 1))
+                states[-1] = state._replace(skipped=_within(match["number"] or "1"))
                 self._add(start, at, Code(match[0], Kind.MARK))
             else:
                 if match["word"] == "f":
@@ -227,6 +229,15 @@ def _merged(items: list[str | Code]) -> list[str | Code]:
                 shapes.append(shape)
         ended = shapes.pop() if _is_group(item, Kind.CLOSE) and shapes else ""
     return merged
+
+
+def _within(number: str) -> int:
+    """How many characters stand for a letter: so many are written again for each letter.
+
+    >>> _within("2"), _within("-7"), _within("9999999999")
+    (2, 0, 100)
+    """
+    return min(max(0, int(number)), _MOST_SKIPPED)
 
 
 def _codec(page: int) -> str:

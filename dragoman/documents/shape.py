@@ -18,6 +18,7 @@ from xml.parsers import expat
 from dragoman.documents.document import Document, DocumentError, Options, decoded
 from dragoman.documents.segment import Segment, has_words
 from dragoman.documents.text_shape import SHAPES, Shape
+from dragoman.storage.xml import open_parser
 
 Read = Callable[[bytes, Options], Document]
 
@@ -132,7 +133,7 @@ def _xml_shape(raw: bytes) -> Shape:
         silent -= bool(silent)
         parents.pop()
 
-    parser = expat.ParserCreate("utf-8")
+    parser = open_parser("utf-8")
     parser.UseForeignDTD(True)  # &nbsp; of XHTML is no mistake
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.Parse(text.encode("utf-8", "surrogatepass"), True)

@@ -1,10 +1,8 @@
 """XML with places: which element and which text stands where, by expat.
 
 Only places are taken from the parser. Whatever is not translated is copied from the text, so
-prefixes, quotes, comments and white space stay as they are. Documents that declare a DTD are
-refused: its entities and default attributes are how a small file becomes a large one, or reads
-other files. What an element costs is many times what it takes in a file, so elements and attributes
-are counted while they are read.
+prefixes, quotes, comments and white space stay as they are. What an element costs is many times
+what it takes in a file, so elements and attributes are counted while they are read.
 """
 
 import re
@@ -14,6 +12,7 @@ from typing import Union
 from xml.parsers import expat
 
 from dragoman.documents.document import DocumentError
+from dragoman.storage.xml import DoctypeError, open_parser
 
 DEEPEST = 200  # elements in elements
 MOST_NODES = 2_000_000  # elements and texts: up to half a kilobyte each
@@ -66,6 +65,8 @@ def parsed(text: str) -> Element:
     reader = _Reader(text)
     try:
         reader.parser.Parse(reader.raw, True)
+    except DoctypeError as error:
+        raise DocumentError(f"{error}.") from None
     except expat.ExpatError as error:
         line = f", line {error.lineno}" if error.lineno else ""
         what = expat.ErrorString(error.code)
@@ -84,11 +85,10 @@ class _Reader:
         self._pending: list[str] = []  # text whose end is not known yet
         self._pending_start = 0
         # The encoding is that of our bytes, whatever the document declares.
-        self.parser = expat.ParserCreate("utf-8")
+        self.parser = open_parser("utf-8")
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._data
-        self.parser.StartDoctypeDeclHandler = self._doctype
         for name in ("Comment", "ProcessingInstruction", "StartCdataSection", "EndCdataSection"):
             setattr(self.parser, f"{name}Handler", self._other)
         # references to entities of a DTD that nobody reads, such as &nbsp; in XHTML
@@ -149,11 +149,6 @@ class _Reader:
         self._nodes += 1
         if self._nodes > MOST_NODES:
             raise DocumentError(f"it has more than {MOST_NODES:,} elements and texts.")
-
-    def _doctype(self, name: str, system: str | None, public: str | None, has_own: bool) -> None:
-        """A mere name is harmless: nobody fetches what it refers to."""
-        if has_own:
-            raise DocumentError("it declares a DTD of its own: such documents are not read.")
 
 
 def escape(text: str) -> str:

@@ -58,6 +58,8 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
             _, place = _read_varint(message, place)
         elif kind == 2:
             size, place = _read_varint(message, place)
+            if size > len(message) - place:
+                raise ValueError("it is cut off")
             yield key >> 3, message[place : place + size]
         elif not size:
             raise ValueError("it is not a protocol-buffer message")

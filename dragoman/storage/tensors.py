@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dragoman.storage.binary import Cursor
 from dragoman.storage.untrusted import parsed_json
 
 _SIZE = 8  # bytes that say how long the header is
@@ -24,10 +25,13 @@ _KINDS = {
 def tensors(raw: bytes) -> dict[str, np.ndarray]:
     """Arrays that cannot be written to, in the order in which they lie; a ValueError if this is no
     such file."""
-    first = _SIZE + int.from_bytes(raw[:_SIZE], "little")
-    if len(raw) < _SIZE or first > len(raw):
-        raise ValueError("its header is longer than the file")
-    header = parsed_json(raw[_SIZE:first])
+    file = Cursor(raw)
+    try:
+        written = bytes(file.take(file.number("Q")))
+    except ValueError:
+        raise ValueError("its header is longer than the file") from None
+    first = _SIZE + len(written)
+    header = parsed_json(written)
     if not isinstance(header, dict):
         raise ValueError("its header lists no tensors")
     header.pop(_METADATA, None)

@@ -4,21 +4,21 @@ Each gives the texts of its segments without inline markup, on one line. Segment
 translation, and those that PO marks as fuzzy, are left out. A file may name several languages; the
 pair that is asked for is taken, else the first two.
 
-Anybody may have made such a file: entities are refused, since a few of them can stand for
-gigabytes.
+Anybody may have made such a file: XML with a DTD of its own is refused, and so is an archive that
+swells.
 """
 
-import io
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
-from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import CorpusError
+from dragoman.storage.xml import events
+from dragoman.text.parallel import raw_blocks, raw_lines
 
-LARGEST = 2**30  # bytes of a file of XML, which is looked through for entities before it is parsed
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}  # markup, not text
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _ESCAPE = re.compile(r"\\(.)")
@@ -75,7 +75,7 @@ def read_po(
     texts = dict[str, str]()
     fuzzy = False
     key = ""
-    for number, raw in enumerate([*file, b""], start=1):
+    for number, raw in enumerate(chain(raw_lines(file, path), [b""]), start=1):
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         except UnicodeDecodeError:
@@ -108,16 +108,10 @@ def _po_segments(texts: dict[str, str], fuzzy: bool) -> Iterator[Segment]:
 
 
 def _elements(file: BinaryIO, path: str | Path) -> Iterator[tuple[str, Element]]:
-    raw = file.read(LARGEST + 1)
-    if len(raw) > LARGEST:
-        raise CorpusError(f"{path} has over {LARGEST:,} bytes: split it.")
-    # UTF-16 puts a NUL beside every letter
-    if b"<!ENTITY" in raw.replace(b"\0", b""):
-        raise CorpusError(f"{path} declares entities, which are not read.")
     try:
-        yield from ElementTree.iterparse(io.BytesIO(raw), events=("start", "end"))
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise CorpusError(f"{path} is not well-formed XML ({error}).") from None
+        yield from events(raw_blocks(file, path))
+    except ValueError as error:
+        raise CorpusError(f"{path}: {error}.") from None
 
 
 def _name(element: Element) -> str:

@@ -48,7 +48,7 @@ def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
     """
     with open_bytes(path) as file:
         try:
-            for number, raw in enumerate(_limited(file, path), start=1):
+            for number, raw in enumerate(raw_lines(file, path), start=1):
                 if number == 1:
                     raw = raw.removeprefix(_BOM)
                 raw = raw.removesuffix(b"\n")
@@ -264,13 +264,21 @@ class _Limits:
             )
 
 
-def _limited(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
+def raw_lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
     """Raw lines, as long as they look like text."""
     limits = _Limits(path)
     number = 0
     while raw := file.readline(limits.longest + 1):
         number += 1
         limits.check_line(number, len(raw))
+        limits.check_swelling(len(raw))
+        yield raw
+
+
+def raw_blocks(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
+    """What a file holds, unless it swells without end; its lines may have any length."""
+    limits = _Limits(path)
+    while raw := file.read(BLOCK):
         limits.check_swelling(len(raw))
         yield raw
 

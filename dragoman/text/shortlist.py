@@ -17,6 +17,7 @@ import numpy as np
 import safetensors.numpy
 
 from dragoman.errors import BundleError
+from dragoman.storage.binary import offsets
 from dragoman.text.vocabulary import Vocabulary
 
 _NAMES = ("always", "candidates", "ends")
@@ -75,11 +76,13 @@ class Shortlist:
                 f"the shortlist must consist of {', '.join(_NAMES)}, each a row of whole numbers."
             )
         always, candidates, ends = (stored[name].astype(np.int64) for name in _NAMES)
-        if (
-            len(ends) != len(source)
-            or (np.diff(ends, prepend=0) < 0).any()
-            or ends[-1] != len(candidates)
-        ):
+        try:
+            complete = len(ends) == len(source) and offsets(ends, len(candidates))[-1] == len(
+                candidates
+            )
+        except ValueError:
+            complete = False
+        if not complete:
             raise BundleError(
                 f"the shortlist does not give each of {len(source)} source pieces its candidates."
             )

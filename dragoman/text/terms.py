@@ -6,13 +6,13 @@ Every reader gives rows of columns with the number of their line, of which
 
 import csv
 import io
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from dragoman.errors import ConfigError
+from dragoman.storage.xml import events
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 
@@ -72,28 +72,32 @@ def rows_of(text: str, name: str, source: str = "", target: str = "") -> Iterato
 
 def _tbx(text: str, name: str, source: str, target: str) -> Iterator[Row]:
     """Each concept's first term in the source language, and its terms in the target language."""
-    if re.search(r"<!(?:ENTITY|DOCTYPE[^<>\[]*+\[)", text):
-        raise ConfigError(f"{name}: a glossary that defines entities is not read.")
+    number = 0
     try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
+        for event, concept in events([text]):
+            if event == "end" and _tag(concept) in ("termEntry", "conceptEntry"):
+                number += 1
+                yield from _terms(concept, number, source, target)
+                concept.clear()
+    except ValueError as error:
         raise ConfigError(f"{name} is not TBX: {error}.") from None
-    concepts = [one for one in root.iter() if _tag(one) in ("termEntry", "conceptEntry")]
-    for number, concept in enumerate(concepts, 1):
-        by_language: dict[str, list[str]] = {}
-        for section in concept:
-            if _tag(section) in ("langSet", "langSec"):
-                language = (section.get(_LANG) or "").lower().split("-")[0]
-                terms = [
-                    "".join(one.itertext()).strip() for one in section.iter() if _tag(one) == "term"
-                ]
-                by_language.setdefault(language, []).extend(term for term in terms if term)
-        languages = [*by_language]
-        left = source or next(iter(languages), "")
-        right = target or next((one for one in languages if one != left), "")
-        if by_language.get(left) and by_language.get(right):
-            for term in by_language[left]:
-                yield Row(number, (term, "|".join(by_language[right])))
+
+
+def _terms(concept: Element, number: int, source: str, target: str) -> Iterator[Row]:
+    by_language: dict[str, list[str]] = {}
+    for section in concept:
+        if _tag(section) in ("langSet", "langSec"):
+            language = (section.get(_LANG) or "").lower().split("-")[0]
+            terms = [
+                "".join(one.itertext()).strip() for one in section.iter() if _tag(one) == "term"
+            ]
+            by_language.setdefault(language, []).extend(term for term in terms if term)
+    languages = [*by_language]
+    left = source or next(iter(languages), "")
+    right = target or next((one for one in languages if one != left), "")
+    if by_language.get(left) and by_language.get(right):
+        for term in by_language[left]:
+            yield Row(number, (term, "|".join(by_language[right])))
 
 
 def looks_like_terms(rows: Sequence[Row]) -> bool:
@@ -104,7 +108,7 @@ def looks_like_terms(rows: Sequence[Row]) -> bool:
     return bool(sources) and words <= _WORDS_OF_TERM * len(sources) and 10 * ends <= len(sources)
 
 
-def _tag(element: ElementTree.Element) -> str:
+def _tag(element: Element) -> str:
     return element.tag.rsplit("}", 1)[-1]
 
 

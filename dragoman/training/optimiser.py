@@ -61,7 +61,10 @@ def take_step(
     clip_norm: float = 1.0,
     losses: Iterable[Tensor] | None = None,
 ) -> Tensor:
-    """Clip the gradient and move the parameters; the norm that the gradient had before.
+    """Clip the gradient and move the parameters; the norms that it had before, (1 + parameters,).
+
+    The first is the norm of the whole gradient, the others are those of its parts, in the order of
+    the parameters.
 
     The gradients are there already, or they are the sum of those of `losses`. These are computed
     one after the other, so that only one of them is held in memory.
@@ -70,11 +73,16 @@ def take_step(
         optimiser.zero_grad()
         for loss in losses:
             loss.backward()  # type: ignore[no-untyped-call]
-    norm = whole(nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf))
+    moved = [parameter for parameter in parameters if parameter.grad is not None]
+    # As `clip_grad_norm_` does, which throws the norms of the parts away.
+    gradients = [gradient for p in moved if (gradient := p.grad) is not None]
+    parts = torch.stack(torch._foreach_norm(gradients))
+    norm = torch.linalg.vector_norm(parts)
+    nn.utils.clip_grads_with_norm_(moved, clip_norm or math.inf, norm)
     for group in optimiser.param_groups:
         group["lr"] = rate
     optimiser.step()
-    return norm
+    return torch.cat([whole(norm)[None], whole(parts)])
 
 
 class _WithoutCompiler(torch.optim.Optimizer):

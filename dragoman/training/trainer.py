@@ -48,12 +48,12 @@ def _is_out_of_memory(error: BaseException) -> bool:
 class _Launched:
     """A step under way.
 
-    It says where its loss, -log p, ranks that want to stop and gradient norm will be.
+    It says where its loss, -log p, ranks that want to stop and gradient norms will be.
     """
 
     report: StepReport
     batches: list[Batch]
-    results: torch.Tensor  # (4,), on the host
+    results: torch.Tensor  # (4 + parameters,), on the host
     arrived: torch.cuda.Event | None
 
 
@@ -160,7 +160,7 @@ class Trainer:
         self.gradients.stops.fill_(interrupted())
         self.gradients.gather()
         rate = learning_rate(number, training, self.config.model.width)
-        norm = take_step(self.optimiser, self.model.parameters(), rate, training.clip_norm)
+        norms = take_step(self.optimiser, self.model.parameters(), rate, training.clip_norm)
         flops = self.gradients.flops(batches)
         if isinstance(self.optimiser, Muon):
             flops += self.optimiser.flops
@@ -168,9 +168,7 @@ class Trainer:
         progress.target_tokens = progress.target_tokens + tokens
         progress.flops += flops
         report = StepReport(number, progress.position.epoch, tokens, flops, rate)
-        launched = _Launched(
-            report, batches, *_to_host(torch.cat([self.gradients.results, norm[None]]))
-        )
+        launched = _Launched(report, batches, *_to_host(torch.cat([self.gradients.results, norms])))
         # Only now is the step before read. Reading this one would make the host wait for the GPU,
         # and the GPU for the next launch.
         self.settle(journal)
@@ -185,10 +183,10 @@ class Trainer:
             return
         if launched.arrived is not None:
             launched.arrived.synchronize()
-        loss, nll, stops, norm = launched.results.tolist()
+        loss, nll, stops, norm = launched.results[:4].tolist()
         self._stopping = stops > 0
         if not math.isfinite(loss) or not math.isfinite(norm):
-            raise RunError(self._not_finite(launched.batches, launched.report.step, loss))
+            raise RunError(self._not_finite(launched, loss))
         journal.step(launched.report, loss, nll, norm)
 
     def _accumulate_within_memory(
@@ -278,13 +276,13 @@ class Trainer:
     def save(self, journal: Journal, interim: bool = False) -> None:
         """Write a checkpoint; an interim one serves to resume and is not averaged."""
         self.settle(journal)
-        if not all(
-            bool(whole(torch.isfinite(parameter).all())) for parameter in self.model.parameters()
-        ):
-            raise RunError(
-                f"step {self.progress.step}: a weight is not finite; {self._last_saved()}. "
-                f"{_GENTLER}"
-            )
+        # All that a checkpoint holds of the model: batch norms have averages beside their weights.
+        for name, weight in get_weights(self.model).items():
+            if not bool(whole(torch.isfinite(weight).all())):
+                raise RunError(
+                    f"step {self.progress.step}: the weight {name} is not finite; "
+                    f"{self._last_saved()}. {_GENTLER}"
+                )
         if not interim:
             journal.close_entry(self.progress.step)
         self.progress.interim = interim
@@ -325,17 +323,29 @@ class Trainer:
             every > 0 and self.progress.step % every == 0
         )
 
-    def _not_finite(self, batches: list[Batch], step: int, loss: float) -> str:
+    def _not_finite(self, launched: _Launched, loss: float) -> str:
         store, corpora = self.data.train, self.config.data.corpora
         places: dict[str, list[int]] = {}
-        indices = np.concatenate([batch.indices for batch in batches])
+        indices = np.concatenate([batch.indices for batch in launched.batches])
         for corpus, line in zip(store.corpora(indices), store.lines[indices], strict=True):
             places.setdefault(corpora[corpus].source, []).append(int(line))
         named = "; ".join(f"{file} {_lines(lines)}" for file, lines in places.items())
+        what = f"the loss is {loss}"
+        if math.isfinite(loss):
+            what = f"the gradient of {self._first_not_finite(launched.results[4:])} is not finite"
         return (
-            f"step {step}: the loss is {loss} or its gradient is not finite; "
-            f"{self._last_saved()}. {_GENTLER} The batch: {named}."
+            f"step {launched.report.step}: {what}; {self._last_saved()}. {_GENTLER} "
+            f"The batch: {named}."
         )
+
+    def _first_not_finite(self, norms: torch.Tensor) -> str:
+        """The name of the first parameter whose gradient has such a norm."""
+        names = [name for name, p in self.model.named_parameters() if p.grad is not None]
+        found = [
+            name for name, fine in zip(names, norms.isfinite().tolist(), strict=True) if not fine
+        ]
+        # Squares of large numbers can overflow where each part has a norm.
+        return found[0] if found else "all parameters together"
 
     def _last_saved(self) -> str:
         kept = self.checkpoints.steps()

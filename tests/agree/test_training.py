@@ -4,6 +4,7 @@ import copy
 import json
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -192,6 +193,47 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> Non
     assert "checkpoint of step 5 is intact" in message
     assert f"t.de lines {lines[0]}, {lines[1]}" in message
     assert trainer.checkpoints.steps() == [5]
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_gradient_that_is_not_finite_stops_the_run_with_its_parameter(
+    tmp_path, value, optimizer
+) -> None:
+    trainer = make_trainer(tmp_path, 100_000, training__optimiser=optimizer)
+    trainer.step(trainer.loader.step_at(trainer.progress.position), NoJournal())
+    name = "encoder.0.feed_forward.outer.weight"
+    bad = dict(trainer.model.named_parameters())[name]
+    bad.register_hook(lambda gradient: gradient.index_fill(0, torch.tensor(0), value))
+    with pytest.raises(RunError, match=f"step 2: the gradient of {re.escape(name)} is not finite"):
+        trainer.step(trainer.loader.step_at(trainer.progress.position), NoJournal())
+    with pytest.raises(RunError, match=r"weight .* is not finite"):
+        trainer.save(NoJournal())
+    assert trainer.checkpoints.steps() == []
+
+
+def test_a_weight_that_is_not_finite_is_never_saved(tmp_path) -> None:
+    trainer = make_trainer(tmp_path, 100_000)
+    trainer.step(trainer.loader.step_at(trainer.progress.position), NoJournal())
+    trainer.save(NoJournal())
+    for name, weight in get_weights(trainer.model).items():
+        before = weight.clone()
+        weight.view(-1)[-1] = -torch.inf
+        with pytest.raises(RunError, match=f"step 1: the weight {re.escape(name)} is not finite"):
+            trainer.save(NoJournal())
+        weight.copy_(before)
+    (step,) = trainer.checkpoints.steps()
+    assert all(weight.isfinite().all() for weight in trainer.checkpoints.weights(step).values())
+
+
+def test_an_average_of_a_batch_norm_that_is_not_finite_is_never_saved(tmp_path) -> None:
+    trainer = make_trainer(tmp_path, 100_000, model__norm_kind="batch")
+    buffers = {name for name, _ in trainer.model.named_buffers()} & {*get_weights(trainer.model)}
+    name = min(name for name in buffers if name.endswith("mean"))
+    get_weights(trainer.model)[name][0] = torch.nan
+    with pytest.raises(RunError, match=f"the weight {re.escape(name)} is not finite"):
+        trainer.save(NoJournal())
+    assert trainer.checkpoints.steps() == []
 
 
 def test_a_run_that_is_interrupted_in_a_step_ends_with_that_step(tmp_path, monkeypatch) -> None:

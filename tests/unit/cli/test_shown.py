@@ -3,6 +3,7 @@
 import pytest
 
 import dragoman.decode.translation as translation_module
+from dragoman.cli.options import show_result
 from dragoman.cli.translating import Shown
 from dragoman.decode.translation import Candidate, Translation
 
@@ -28,3 +29,13 @@ def test_what_nobody_wants_to_see_is_not_estimated(monkeypatch: pytest.MonkeyPat
     assert Shown(1, False, False)(MADE) == "Hello.\n"
     with pytest.raises(AssertionError):
         Shown(1, False, False, confidence=True)(MADE)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_attend_and_explain_send_no_commands_to_a_terminal(
+    capsys, monkeypatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    show_result("red \x1b[31m and \u202e", {})
+    shown = "red \\u001b[31m and \\u202e" if is_terminal else "red \x1b[31m and \u202e"
+    assert capsys.readouterr().out == f"{shown}\n"

@@ -9,10 +9,10 @@ import yaml
 
 from dragoman.bundle.int8 import SCALES, ZERO, all_in_bytes
 from dragoman.convert.from_marian import from_marian
-from dragoman.convert.marian_packed import read_packed
+from dragoman.convert.marian_packed import MAGIC, read_lexical_shortlist, read_packed
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.errors import ConversionError
-from dragoman.text.subword import pieces_of_model
+from dragoman.text.subword import BytePairs, pieces_of_model
 from tests.forging import KEPT
 from tests.marian_files import packed_model, packed_shortlist, random_arrays
 
@@ -138,3 +138,31 @@ def test_a_shortlist_of_another_vocabulary_is_refused(packed: Path, tmp_path: Pa
 def test_a_folder_of_neither_kind_says_what_it_looked_for(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"decoder\.yml nor files like model\.deen"):
         from_marian(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        # Modulo 2**64 each is larger than the one before by 2**63 - 1, 2**63 - 1 and 2: together 0.
+        [0, 2**63 - 1, 2**64 - 2, 0],
+        [0, 2**62, 2**63, 3 * 2**62, 0],
+        [2**64 - 1, 0],
+        [1, 0],
+        [0, 2],
+    ],
+)
+def test_offsets_that_do_not_go_up_are_refused_before_they_are_followed(offsets) -> None:
+    raw = struct.pack(f"<6Q{len(offsets)}Q", MAGIC, 0, 4, 4, len(offsets), 0, *offsets)
+    vocabulary = BytePairs((KEPT / "shared.spm").read_bytes()).vocabulary
+    with pytest.raises(ConversionError, match=r"lex\.bin"):
+        read_lexical_shortlist(raw, Path("lex.bin"), vocabulary, vocabulary, shared=False)
+
+
+@pytest.mark.parametrize("place", range(2, 10))
+def test_lengths_beyond_the_file_are_refused(place: int) -> None:
+    arrays = {"a": np.ones((1, 2), np.float32), "b": np.ones((1, 2), np.float32)}
+    raw = bytearray(packed_model(arrays, b"a: b"))
+    for length in (2**64 - 1, 2**63, 2**63 - 1, 2**32):
+        raw[8 * place : 8 * place + 8] = struct.pack("<Q", length)
+        with pytest.raises(ConversionError, match=r"model\.bin"):
+            read_packed(bytes(raw), Path("model.bin"))

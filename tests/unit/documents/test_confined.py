@@ -1,10 +1,12 @@
 """A reader in a process of its own: the same answers, and limits that it cannot pass."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +80,19 @@ def test_processor_time_has_a_limit():
             reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31, cpu_s=0))
 
 
+def test_a_small_file_gets_less_processor_time_than_a_large_one():
+    """This one names 999,999,999 objects, and its parser looks for each."""
+    raw = (
+        b"%PDF-1.5\n1 0 obj\n<</Type/XRef/Size 999999999/W[1 1 1]/Index[0 999999999]/Root 2 0 R"
+        b"/Length 3>>\nstream\nabc\nendstream\nendobj\n2 0 obj\n<</Type/Catalog/Pages 2 0 R>>\n"
+        b"endobj\nstartxref\n9\n%%EOF"
+    )
+    limits = Confinement(cpu_s=600, wall_s=600)
+    with Reader() as reader, pytest.raises(DocumentError, match="more than 4 s of processor time"):
+        reader.open("a.pdf", raw, "pdf", limits=limits)
+    assert limits.cpu_for(10**6) > 10 * limits.cpu_for(len(raw))
+
+
 def test_wall_time_has_a_limit_and_a_killed_reader_an_error():
     with Reader() as reader:
         with pytest.raises(DocumentError, match="takes longer than"):
@@ -101,6 +116,70 @@ def test_a_reader_leaves_no_process_behind():
             return
         time.sleep(0.05)
     raise AssertionError("it is still there")
+
+
+OLD_WORD = b"\xd0\xcf\x11\xe0"
+
+
+@pytest.fixture
+def slow_office(tmp_path, monkeypatch):
+    """A LibreOffice that starts another program, writes a file and waits; where both are noted."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "tmp").mkdir()
+    program = tmp_path / "bin" / "soffice"
+    note = tmp_path / "started"
+    program.write_text(
+        f'#!/bin/sh\nsleep 600 &\necho "$!" > "$HOME/numbers"\nmv "$HOME/numbers" {note}\nwait\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.setenv(name, str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return note
+
+
+def is_running(number: int) -> bool:
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_reader_that_is_killed_ends_its_programs_and_removes_their_files(slow_office, tmp_path):
+    reader = Reader()
+
+    def kill_when_started() -> None:
+        while not slow_office.exists():
+            time.sleep(0.05)
+        assert any((tmp_path / "tmp").rglob("file.doc"))
+        reader.kill()
+
+    killer = threading.Thread(target=kill_when_started)
+    killer.start()
+    with pytest.raises(DocumentError, match="reader was ended"):
+        reader.open("a.doc", OLD_WORD, "doc")
+    killer.join()
+    number = int(slow_office.read_text())
+    for _ in range(100):
+        if not is_running(number):
+            break
+        time.sleep(0.05)
+    assert not is_running(number)
+    assert not any((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.skipif(shutil.which("soffice") is None, reason="needs LibreOffice")
+def test_a_file_of_old_word_is_read_within_the_limits_of_a_service(tmp_path):
+    (tmp_path / "a.rtf").write_text("{\\rtf1 Hund.\\par}")
+    profile = f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}"
+    command = ["soffice", profile, "--headless", "--convert-to", "doc:MS Word 97", "a.rtf"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    raw = (tmp_path / "a.doc").read_bytes()
+    with Reader() as reader:
+        assert reader.open("a.doc", raw, "doc", limits=Confinement(wall_s=600)).characters == 5
 
 
 def test_a_reader_imports_nothing_that_translates():

@@ -320,6 +320,13 @@ def test_a_pdf_becomes_a_page_with_headings_and_paragraphs(tmp_path) -> None:
         format_of("a.pdf").read(b"%PDF no", Options())
 
 
+def test_rtf_writes_few_letters_in_the_place_of_one() -> None:
+    document = format_of("a.rtf").read(b"{\\rtf1\\uc9999999999 Hund\\par}", Options())
+    written = document.write([[item.upper() + "é"] for (item,) in document.segments])
+    assert b"HUND\\u233" in written
+    assert len(written) < 300
+
+
 def test_an_old_word_file_needs_libreoffice(monkeypatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DocumentError, match="needs LibreOffice"):

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from dragoman.errors import RunError
 from dragoman.storage.files import (
@@ -21,6 +22,8 @@ from dragoman.storage.files import (
     write_atomically,
     writing,
 )
+from dragoman.training.state import Checkpoints, Progress
+from tests.conftest import small_model
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may do this")
 FULL = 1, 7  # /dev/full
@@ -261,3 +264,45 @@ def test_a_signal_as_soon_as_a_file_is_there_leaves_none_behind(tmp_path, monkey
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "run.toml", b"new")
     assert only(tmp_path)
+
+
+def noted(monkeypatch) -> list[tuple[str, int]]:
+    """What is flushed and renamed, by the number of the file, in this order."""
+    events: list[tuple[str, int]] = []
+    flush, rename, replace = os.fsync, os.rename, os.replace
+
+    def note(kind, number, act, *arguments):
+        act(*arguments)
+        events.append((kind, number))
+
+    monkeypatch.setattr(os, "fsync", lambda d: note("flushed", os.fstat(d).st_ino, flush, d))
+    for name, act in (("rename", rename), ("replace", replace)):
+        monkeypatch.setattr(
+            os,
+            name,
+            lambda old, new, act=act: note("renamed", Path(old).stat().st_ino, act, old, new),
+        )
+    return events
+
+
+def test_a_file_is_on_the_disk_before_it_takes_its_name_and_its_folder_after(
+    tmp_path, monkeypatch
+) -> None:
+    events = noted(monkeypatch)
+    write_atomically(tmp_path / "a", b"new")
+    file, folder = (tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino
+    assert events == [("flushed", file), ("renamed", file), ("flushed", folder)]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_takes_its_name_and_its_folder_after(
+    tmp_path, monkeypatch
+) -> None:
+    model = small_model()
+    events = noted(monkeypatch)
+    Checkpoints(tmp_path, window=1).save(model, torch.optim.SGD(model.parameters()), Progress(3))
+    saved = tmp_path / "step-00000003"
+    renamed = events.index(("renamed", saved.stat().st_ino))
+    for path in (saved, *saved.iterdir()):
+        assert ("flushed", path.stat().st_ino) in events[:renamed]
+    assert len([*saved.iterdir()]) == 3
+    assert ("flushed", tmp_path.stat().st_ino) in events[renamed:]

@@ -66,6 +66,8 @@ def test_po_leaves_out_head_and_fuzzy_and_untranslated_entries(tmp_path: Path) -
     ]
 
 
+# Each `tu` would get the attribute, which the file holds once.
+DEFAULT = '<!DOCTYPE tmx [<!ATTLIST tu a CDATA "long">]><tmx><body><tu/><tu/></body></tmx>'
 BOMB = '<!DOCTYPE a [<!ENTITY b "lol">]><tmx><body>&b;</body></tmx>'
 
 
@@ -73,8 +75,15 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "lol">]><tmx><body>&b;</body></tmx>'
     ("name", "raw", "words"),
     [
         ("a.tmx", b"<tmx><body>", "not well-formed"),
-        ("a.tmx", BOMB.encode(), "declares entities"),
-        ("a.tmx", BOMB.encode("utf-16"), "declares entities"),
+        ("a.tmx", BOMB.encode(), "declares a DTD"),
+        ("a.tmx", BOMB.encode("utf-16"), "declares a DTD"),
+        ("a.tmx", DEFAULT.encode(), "declares a DTD"),
+        ("a.xliff", DEFAULT.encode("utf-16"), "declares a DTD"),
+        (
+            "a.xlf",
+            b"<?xml version='1.0'?><!-- " + b"a" * 3_000_000 + b" -->" + DEFAULT.encode(),
+            "declares a DTD",
+        ),
         ("a.xliff", b"\xff\xfe", "not well-formed"),
         ("a.po", b"hello\n", "line 1 is not PO"),
         ("a.po", b'msgid "\xff"\n', "line 1 is not UTF-8"),
@@ -85,6 +94,11 @@ def test_what_is_none_is_refused(tmp_path: Path, name: str, raw: bytes, words: s
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(CorpusError, match=words):
         list(read_pairs(tmp_path / name))
+
+
+def test_the_name_of_a_dtd_does_no_harm(tmp_path: Path) -> None:
+    text = f'<!DOCTYPE tmx SYSTEM "tmx14.dtd">{TMX.partition("?>")[2] or TMX}'
+    assert pairs_of(tmp_path / "a.tmx", text)
 
 
 def test_deep_nesting_does_no_harm(tmp_path: Path) -> None:

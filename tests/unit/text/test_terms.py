@@ -37,9 +37,10 @@ def test_terms_are_told_from_sentences() -> None:
     assert not looks_like_terms([Row(1, ("Where is the station?", "Wo ist der Bahnhof?"))])
 
 
-def test_a_glossary_that_defines_entities_is_refused() -> None:
-    with pytest.raises(ConfigError, match="entities"):
-        [*rows_of('<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "terms.tbx")]
+@pytest.mark.parametrize("declared", ['<!ENTITY b "c">', '<!ATTLIST a b CDATA "c">'])
+def test_a_glossary_that_declares_a_dtd_is_refused(declared: str) -> None:
+    with pytest.raises(ConfigError, match=r"terms\.tbx.*a DTD of its own"):
+        [*rows_of(f"<!DOCTYPE a [{declared}]><a/>", "terms.tbx")]
 
 
 def test_csv_with_odd_line_ends_is_read_or_refused_in_one_line() -> None:
