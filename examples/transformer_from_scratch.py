@@ -504,11 +504,13 @@ def main() -> None:
         counts = f"{files[0]} has {len(sources)} lines, {files[1]} has {len(targets)}"
         parser.error(f"{counts}: each line needs its translation in the other file")
     settings, started = Settings(**options), time.monotonic()
+    losses = deque[float](maxlen=100)
 
     def report(step: int, loss: float) -> None:
-        if step % 100 == 0 or step in (1, settings.steps):
-            seconds = time.monotonic() - started
-            print(f"step {step:5}   loss {loss:.3f}   {seconds:.0f} s", file=sys.stderr)
+        losses.append(loss)
+        if step % 100 == 0 or step == settings.steps:
+            mean, seconds = sum(losses) / len(losses), time.monotonic() - started
+            print(f"step {step:5}   loss {mean:.3f}   {seconds:.0f} s", file=sys.stderr)
 
     model, subwords = learn(sources, targets, settings, report)
     for text in texts:
