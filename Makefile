@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo train-demo clients test test-times test-cpus test-all mutants fuzz torture check docs audit lowest bench bench-serve soak clean
+.PHONY: setup demo train-demo lecture clients test test-times test-cpus test-all mutants fuzz torture check docs audit lowest bench bench-serve soak clean
 
 setup: $(READY)
 
@@ -32,6 +32,12 @@ train-demo: setup
 	$(BIN)/dragoman train examples/tatoeba.de.gz examples/tatoeba.en.gz --out runs/demo \
 	    --valid examples/valid.de.gz examples/valid.en.gz --config configs/demo.toml --device cpu
 	$(BIN)/dragoman translate --model runs/demo "Ich bin müde." "Wo ist meine Tasche?" "Tom hat einen Hund." "Das ist gut."
+
+# A Transformer in one file learns from the same slice and translates: a few minutes. One thread, as for the tests: a
+# small model gains little from a second one, and loses much where the cores are busy.
+lecture: setup
+	OMP_NUM_THREADS=1 $(BIN)/python examples/transformer_from_scratch.py examples/tatoeba.de.gz examples/tatoeba.en.gz \
+	    --translate "Ich bin müde." "Wo ist meine Tasche?" "Tom hat einen Hund." "Das ist gut."
 
 # One thread for each process: small models are slower with more. One process more than there are cores, since some
 # tests wait for others' processes. Compiled modules are kept, whatever the environment says: each process imports all

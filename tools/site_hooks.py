@@ -25,7 +25,11 @@ FROM_ROOT = {
     "CONTRIBUTING.md": "contributing.md",
 }
 # Files beside docs/ that a page links to.
-BESIDE = ("deploy/Dockerfile", "deploy/dragoman.service")
+BESIDE = (
+    "deploy/Dockerfile",
+    "deploy/dragoman.service",
+    "examples/transformer_from_scratch.py",
+)
 _FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.S
 )
@@ -71,7 +75,8 @@ def with_links_of_the_site(markdown: str) -> str:
     >>> with_links_of_the_site("[lesson](lessons/01-attention.ipynb)")
     '[lesson](lessons/01-attention.md)'
     """
-    markdown = markdown.replace("](docs/", "](").replace("](../deploy/", "](deploy/")
+    markdown = markdown.replace("](docs/", "](")
+    markdown = re.sub(r"\]\(\.\./(deploy|examples)/", r"](\1/", markdown)
     markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     for name, page in FROM_ROOT.items():
         markdown = re.sub(rf"\]\((\.\./)?{re.escape(name)}", f"]({page}", markdown)
