@@ -1,7 +1,7 @@
 """Back-translates single sentences of one language.
 
     python pretraining/back.py corpora runs/first
-    python pretraining/back.py corpora runs/second --more --jobs 6
+    python pretraining/back.py corpora runs/second --more --jobs 6 [--english]
 
 reads corpora/real/commonvoice.XX.txt.bz2 and leaves corpora/pretraining/back.XX-YY.{XX,YY}.gz for
 every direction with English: real targets, and sources that the model made of them, marked as made.
@@ -12,7 +12,6 @@ sources are made in all languages.
 """
 
 import argparse
-import bz2
 import multiprocessing
 import random
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from data import LANGUAGES, Pair, write
+from data import LANGUAGES, OPENED, Pair, write
 
 from dragoman.config import make_config
 from dragoman.config.schema import DecodingConfig
@@ -47,8 +46,9 @@ class Task(NamedTuple):
     sentences: list[str]
 
 
-def main(corpora: Path, model: str, more: bool, jobs: int) -> None:
-    directions = [(a, b) for a, b in permutations(LANGUAGES, 2) if more or "en" in (a, b)]
+def main(corpora: Path, model: str, more: bool, english: bool, jobs: int) -> None:
+    every = more and not english
+    directions = [(a, b) for a, b in permutations(LANGUAGES, 2) if every or "en" in (a, b)]
     tasks = [
         Task(model, a, b, some)
         for a, b in directions
@@ -107,10 +107,10 @@ def plain_search() -> DecodingConfig:
 def sentences(corpora: Path, language: str, more: bool) -> list[str]:
     """Each once, in random order."""
     name = "*" if more else "commonvoice"
-    paths = sorted(corpora.glob(f"*/{name}.{language}.txt.bz2"))
+    paths = sorted(corpora.glob(f"*/{name}.{language}.txt.*"))
     found: dict[str, None] = {}
     for path in paths:
-        with bz2.open(path, "rt", encoding="utf-8") as file:
+        with OPENED[path.suffix](path, "rt", encoding="utf-8") as file:
             found |= dict.fromkeys(line.strip() for line in file)
     if more:
         for path in sorted((corpora / "treebanks").glob(f"{language}_*.conllu")):
@@ -130,6 +130,7 @@ if __name__ == "__main__":
     parser.add_argument("corpora", type=Path)
     parser.add_argument("model")
     parser.add_argument("--more", action="store_true", help="from corpora/new, too")
+    parser.add_argument("--english", action="store_true", help="only to and from English")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
-    main(options.corpora, options.model, options.more, options.jobs)
+    main(options.corpora, options.model, options.more, options.english, options.jobs)

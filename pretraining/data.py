@@ -30,12 +30,14 @@ from all others the config's [[data.exclude]] keeps the sentences of these sets.
 import argparse
 import bz2
 import gzip
+import lzma
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, permutations
 from pathlib import Path
+from typing import Any
 
 from dragoman.text.doctor import normalised
 from dragoman.text.parallel import read_pairs
@@ -58,7 +60,12 @@ GENERAL = (
     "udpud", "nextstrain",
 )  # fmt: skip
 PROGRAMS = ("messages", "help")
+LIFE = ("life",)  # shops, customer mail, help desks, household devices, goods, places
+MORE = ("more", "apps")  # telephone calls, advice, hotels, tales, jobs, recipes
+DING = ("ding",)  # an English-German dictionary with phrases and example sentences
+TALES = ("pf2e", "pathfinder", "games")  # stories and dialogue of games
 MENUS = ("libreoffice", "cdda", "mozorg", "webwml", "gimphelp", "godotdocs", "mdn", "learnosm")
+EVERYDAY = {"life": LIFE, "more": MORE, "ding": DING, "tales": TALES}
 # How often a pair is seen in an epoch, by corpus: with English, and between two other languages.
 FIRST = {
     "europarl": (1.0, 0.25),
@@ -93,9 +100,26 @@ THIRD = {
 FOURTH = THIRD | {"short": (1.5, 1.0), "scarce": (3.0, 1.0)}
 FIFTH = FOURTH | {"europarl": (0.3, 0.1), "docs": (0.3, 0.0), "back": (2.0, 1.0)}
 SIXTH = FIFTH | {"programs": (0.5, 0.25), "menus": (1.0, 0.5), "short": (1.0, 0.5)}
+# The seventh stage is trained in two parts: before and after what back.py makes.
+SEVENTH = {
+    "europarl": (0.3, 0.06),
+    "tatoeba": (2.5, 0.4),
+    "docs": (0.3, 0.0),
+    "words": (0.4, 0.0),
+    "prose": (4.0, 0.0),
+    "odd": (0.4, 0.0),
+    "general": (1.2, 0.4),
+    "short": (0.6, 0.4),
+    "life": (1.3, 0.3),
+    "more": (1.3, 0.0),
+    "ding": (0.6, 0.0),
+    "tales": (0.7, 0.0),
+    "behaviors": (1.0, 0.7),
+}
+SEVENTH_AFTER = SEVENTH | {"back": (1.3, 0.0), "scarce": (1.3, 0.0)}
 STAGES = {
     "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH,
-    "sixth": SIXTH,
+    "sixth": SIXTH, "seventh": SEVENTH, "seventh-after": SEVENTH_AFTER,
 }  # fmt: skip
 DOC_PAIRS = 120_000  # of each pair of languages
 ODD_PAIRS, RENAMED_PAIRS = 2500, 50_000  # of each pair of languages
@@ -113,7 +137,13 @@ ACCENTS = [
 ]  # fmt: skip
 NUMBER = re.compile(r"\d+")
 NAME = re.compile(r"\b[^\W\d_]{3,}\b")
+MARKUP = re.compile(r"@[A-Z][a-z]+|\[\[|\]\]|Compendium")  # of a game's tables
 CODE = re.compile(r"[<>{}\[\]|\\=_$@#*^~]|\(\)|::|->|//")
+OPENED: dict[str, Callable[..., Any]] = {
+    ".bz2": bz2.open,
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+}
 Pair = tuple[str, str]
 Weights = dict[str, tuple[float, float]]
 
@@ -136,6 +166,9 @@ def main(corpora: Path) -> None:
         write(out, f"short.{name}", short(corpora, language, rng))
         write(out, f"menus.{name}", agreed(menus(corpora, language)))
         write(out, f"programs.{name}", programs(corpora, language))
+        for part, names in EVERYDAY.items():
+            found = dict.fromkeys(pairs_with_english(corpora, names, language))
+            write(out, f"{part}.{name}", filter(is_everyday, found))
         free, general_free = (
             [pair for pair in pairs if held_out.isdisjoint(map(normalised, pair))]
             for pairs in (train, general)
@@ -151,18 +184,24 @@ def main(corpora: Path) -> None:
         )
     for a, b in combinations(OTHERS, 2):
         write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
-        sides = (
-            pairs_of(out / f"general.{x}-en.{x}.gz", out / f"general.{x}-en.en.gz") for x in (a, b)
-        )
-        write(out, f"general.{a}-{b}", joined(*sides))
+        for part in ("general", "life"):
+            sides = (
+                pairs_of(out / f"{part}.{x}-en.{x}.gz", out / f"{part}.{x}-en.en.gz")
+                for x in (a, b)
+            )
+            write(out, f"{part}.{a}-{b}", joined(*sides))
         write(out, f"short.{a}-{b}", prevailing(*(known_short(corpora, x) for x in (a, b))))
         write(out, f"menus.{a}-{b}", prevailing(*(menus(corpora, x) for x in (a, b))))
         write(out, f"programs.{a}-{b}", joined(*(programs(corpora, x) for x in (a, b))))
+    write_stages(corpora)
+
+
+def write_stages(corpora: Path) -> None:
     settings = (Path(__file__).parent / "config.toml").read_text(encoding="utf-8")
     for stage, weights in STAGES.items():
         tables = [*training_tables(corpora, weights), *held_out_tables(corpora)]
         text = settings + "\n" + "\n".join(tables)
-        (out / f"{stage}.toml").write_text(text, encoding="utf-8")
+        (corpora / "pretraining" / f"{stage}.toml").write_text(text, encoding="utf-8")
 
 
 def tatoeba(corpora: Path, part: str, language: str) -> list[Pair]:
@@ -191,8 +230,8 @@ def held_out_pairs(corpora: Path) -> Iterator[Pair]:
 def pairs_with_english(corpora: Path, names: Iterable[str], language: str) -> Iterator[Pair]:
     """From all folders of corpora, of those that know the language."""
     for name in names:
-        for path in corpora.glob(f"*/{name}.{language}-en.tsv.bz2"):
-            with bz2.open(path, "rt", encoding="utf-8") as file:
+        for path in sorted(corpora.glob(f"*/{name}.{language}-en.tsv.*")):
+            with OPENED[path.suffix](path, "rt", encoding="utf-8") as file:
                 for line in file:
                     text, english = line.rstrip("\n").split("\t")
                     yield text, english
@@ -323,6 +362,14 @@ def is_general(pair: Pair) -> bool:
     return is_translation(a, b) if len(a.split()) > 3 else a != b
 
 
+def is_everyday(pair: Pair) -> bool:
+    """Drop pairs that only repeat the source; a placeholder or two is fine."""
+    a, b = pair
+    if a == b or sum(c.isalpha() for c in a) < 2 or any(map(MARKUP.search, pair)):
+        return False
+    return is_translation(a, b) if len(a.split()) > 6 else True
+
+
 def is_prose(text: str) -> bool:
     """Several words, nearly all of it letters, no signs of code."""
     letters = sum(c.isalpha() or c.isspace() for c in text)
@@ -449,12 +496,21 @@ def training_tables(corpora: Path, weights: Weights) -> Iterator[str]:
         if with_english:
             stems["tatoeba"] = f"{corpora}/tatoeba/{pair}/train."
         stems |= {"back": "", "scarce": "", back: f"{made}/back.{a}-{b}."}
+        stems["behaviors"] = f"{made}/behaviors.{a}-{b}."
         for name, stem in stems.items():
-            if stem and weight.get(name):
+            if stem and weight.get(name) and not is_empty(Path(f"{stem}{a}.gz")):
                 yield table("data.corpora", stem, a, b, weight[name])
         if with_english:
             for name in ("valid.flores", "valid.tatoeba"):
                 yield table("data.valid", f"{made}/{name}.{pair}.", a, b)
+
+
+def is_empty(path: Path) -> bool:
+    """Whether a file was made without a line; one that is made later is not empty."""
+    if not path.exists():
+        return False
+    with gzip.open(path) as file:
+        return not file.read(1)
 
 
 def held_out_tables(corpora: Path) -> Iterator[str]:

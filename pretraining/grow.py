@@ -1,10 +1,14 @@
-"""Adds layers to a model's encoder, without a change of what it says, for a further stage of
-training.
+"""Grows a model for a further stage of training: more encoder layers, another vocabulary.
 
-    python pretraining/grow.py dragoman/pretrained/NAME runs/grown --layers 12
+    python pretraining/grow.py dragoman/pretrained/NAME runs/grown --layers 16 \\
+        --vocabulary corpora/pretraining/shared.spm
 
-The new layers stand at even distances among the old ones. Each is a copy of the one before it with
-both of its outputs set to zero, so that with a norm before each part it adds nothing at first.
+The new layers are spread evenly among the old ones. Each is a copy of the one before it with both
+of its outputs set to zero, so that with a norm before each part it adds nothing at first: the grown
+model computes the same.
+
+A piece of a new vocabulary starts with the mean embedding of the old pieces that spell it. That is
+exact for pieces that both vocabularies have.
 """
 
 import argparse
@@ -17,21 +21,52 @@ import numpy as np
 
 from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.config import replace as with_settings
+from dragoman.text.subword import WORD_START, BytePairs, Segmenter
 
 LAYER = re.compile(r"encoder\.(\d+)\.")
 OUTPUTS = ("attention.project.to_out.", "feed_forward.outer.")
 
 
-def main(model: Path, out: Path, layers: int) -> None:
+def main(model: Path, out: Path, layers: int, vocabulary: Path | None) -> None:
     bundle = read_bundle(model)
     if bundle.config.model.norm != "pre":
         raise SystemExit(f"{model} has its norms after the parts: a new layer would change it.")
     origins = spread_out(bundle.config.model.encoder_layers, layers)
     config = with_settings(bundle.config, {"model.encoder_layers": layers})
     weights = grown(bundle.float_weights(), origins)
+    if vocabulary:
+        new = BytePairs(vocabulary.read_bytes())
+        weights["source_embedding.words.weight"] = transferred(
+            weights["source_embedding.words.weight"], bundle.codec.source_segmenter, new
+        )
+        config = with_settings(config, {"text.size": len(new.vocabulary)})
+        codec = replace(bundle.codec, source_segmenter=new, target_segmenter=new)
+        bundle = replace(bundle, codec=codec, shortlist=None)
     write_bundle(
         out, replace(bundle, config=config, weights=weights, adapter=None, ranges={}, engine="auto")
     )
+
+
+def transferred(old: np.ndarray, before: Segmenter, after: Segmenter) -> np.ndarray:
+    """Embeddings of a new vocabulary from those of an old one. (V, D)"""
+    rng = np.random.default_rng(1)
+    new = rng.normal(0, old.std(), (len(after.vocabulary), old.shape[1])).astype(old.dtype)
+    ids = before.vocabulary.ids
+    for row, piece in enumerate(after.vocabulary.pieces):
+        text = piece.replace(WORD_START, " ")
+        if piece in ids:
+            new[row] = old[ids[piece]]
+        elif not text.isprintable():
+            continue  # one of the model's own symbols
+        else:
+            # The old segmenter puts the mark of a space before a text: a piece from the middle of
+            # a word is spelled without it.
+            spelled = before.encode([text.strip()])[0]
+            if not piece.startswith(WORD_START) and spelled[:1] == [ids.get(WORD_START)]:
+                spelled = spelled[1:]
+            if spelled:
+                new[row] = old[spelled].mean(axis=0)
+    return new
 
 
 def spread_out(old: int, new: int) -> list[int]:
@@ -65,5 +100,6 @@ if __name__ == "__main__":
     parser.add_argument("model", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--layers", type=int, required=True, help="of the encoder, afterwards")
+    parser.add_argument("--vocabulary", type=Path, help="a SentencePiece model (vocabulary.py)")
     options = parser.parse_args()
-    main(options.model, options.out, options.layers)
+    main(options.model, options.out, options.layers, options.vocabulary)

@@ -1,10 +1,13 @@
-"""`pretraining/grow.py` makes a deeper model that computes the same."""
+"""`pretraining/grow.py` makes a deeper model that computes the same, with another vocabulary."""
 
 import grow
+import numpy as np
 import pytest
 import torch
 
+from dragoman.config import TextConfig
 from dragoman.model.build import build_model
+from dragoman.text.subword import BytePairs
 from tests.conftest import small_config, small_model, vocabulary
 
 
@@ -25,3 +28,34 @@ def test_a_deeper_model_computes_the_same() -> None:
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9]])
     with torch.no_grad():
         torch.testing.assert_close(deep.eval()(source, target), shallow(source, target))
+
+
+def test_a_piece_that_both_vocabularies_have_keeps_its_embedding(segmenters) -> None:
+    old, new = segmenters
+    before = np.random.default_rng(1).normal(size=(len(old.vocabulary), 8)).astype(np.float32)
+    after = grow.transferred(before, old, new)
+    shared = [piece for piece in new.vocabulary.pieces if piece in old.vocabulary.ids]
+    assert len(shared) > 256  # bytes and letters at least
+    for piece in shared:
+        old_row, new_row = old.vocabulary.ids[piece], new.vocabulary.ids[piece]
+        np.testing.assert_array_equal(after[new_row], before[old_row])
+
+
+def test_a_new_piece_starts_as_the_mean_of_the_pieces_that_spell_it(segmenters) -> None:
+    old, new = segmenters
+    before = np.random.default_rng(1).normal(size=(len(old.vocabulary), 8)).astype(np.float32)
+    after = grow.transferred(before, old, new)
+    row = new.vocabulary.ids["▁Bahnhof"]
+    spelled = old.encode(["Bahnhof"])[0]
+    assert len(spelled) > 1
+    np.testing.assert_allclose(after[row], before[spelled].mean(axis=0), rtol=1e-6)
+
+
+@pytest.fixture
+def segmenters():
+    """A vocabulary of few merges, and one with whole words."""
+    words = {"Bahnhof": 50, "Hof": 20, "Bahn": 20, "der": 90, "Bus": 30}
+    return tuple(
+        BytePairs.learn_from_words(words, TextConfig(size=size, coverage=1.0))
+        for size in (275, 300)
+    )
