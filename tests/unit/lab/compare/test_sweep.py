@@ -1,4 +1,4 @@
-"""Settings tried one by one: all of them, or fewer and fewer at a higher and higher cost."""
+"""Hyperparameter search: a full grid, or successive halving."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dragoman.compare import runs
-from dragoman.compare.sweep import grid, rounds, sweep
-from dragoman.compare.texts import Given
 from dragoman.errors import ConfigError, RunError
+from dragoman.lab.compare import runs
+from dragoman.lab.compare.corpora import CorpusFiles
+from dragoman.lab.compare.sweep import grid, rounds, sweep
 from tests.conftest import toy_pairs, write_corpus
-from tests.unit.compare.test_contest import TINY
+from tests.unit.lab.compare.test_experiment import TINY
 
 QUIET = Console(quiet=True)
 
@@ -23,17 +23,17 @@ def base(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Given:
+def corpus(tmp_path: Path) -> CorpusFiles:
     source, target = write_corpus(tmp_path, "train", toy_pairs(200))
-    return Given((str(source), str(target)))
+    return CorpusFiles((str(source), str(target)))
 
 
-def swept(out: Path, base: str, corpus: Given, tried: dict, **terms: object) -> str:
+def swept(out: Path, base: str, corpus: CorpusFiles, tried: dict, **terms: object) -> str:
     return sweep(out, base, tried, corpus, device="cpu", jobs=1, console=QUIET, **terms)  # type: ignore[arg-type]
 
 
 def test_every_combination_is_trained_at_the_same_cost_and_never_twice(
-    tmp_path: Path, base: str, corpus: Given, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, base: str, corpus: CorpusFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = {"training.learning_rate": ["1e-3", "1e-2"], "model.norm": ["pre", "post"]}
     text = swept(tmp_path / "out", base, corpus, tried, flops=1e8)
@@ -53,8 +53,8 @@ def test_every_combination_is_trained_at_the_same_cost_and_never_twice(
         swept(tmp_path / "out", base, corpus, tried, flops=2e8)
 
 
-def test_the_better_third_goes_on_with_three_times_the_cost(
-    tmp_path: Path, base: str, corpus: Given
+def test_the_better_third_advances_with_three_times_the_budget(
+    tmp_path: Path, base: str, corpus: CorpusFiles
 ) -> None:
     tried = {"training.learning_rate": ["1e-4", "1e-3", "1e-2"]}
     swept(tmp_path / "out", base, corpus, tried, flops=1.2e7, halving=True)
@@ -77,8 +77,8 @@ def test_rounds_end_with_one_setting_at_the_whole_cost() -> None:
         assert list(sizes) == sorted(sizes, reverse=True)
 
 
-def test_what_cannot_be_tried_is_refused_before_anything_is_trained(
-    tmp_path: Path, base: str, corpus: Given
+def test_invalid_settings_are_refused_before_any_run_starts(
+    tmp_path: Path, base: str, corpus: CorpusFiles
 ) -> None:
     with pytest.raises(ConfigError, match="nothing to try"):
         swept(tmp_path / "a", base, corpus, {}, flops=1e8)

@@ -1,4 +1,4 @@
-"""Workers know the plugins of the command that started them, and end with it."""
+"""Worker processes import the same plug-ins and end with the command that started them."""
 
 import os
 import time
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.compare.workers import worker_pool
 from dragoman.config.plugins import import_named
 from dragoman.config.variants import POSITIONS
+from dragoman.lab.compare.training_pool import worker_pool
 
 
 def _positions() -> list[str]:
@@ -38,7 +38,7 @@ def test_workers_import_the_plugins_of_the_command(
         POSITIONS.pop("nearby", None)
 
 
-def test_a_command_that_is_ended_does_not_wait_for_its_trainings(tmp_path: Path) -> None:
+def test_an_interrupted_command_does_not_wait_for_its_runs(tmp_path: Path) -> None:
     late = tmp_path / "late"
     workers = []
 

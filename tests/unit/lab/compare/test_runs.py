@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dragoman.compare import runs
-from dragoman.compare.runs import Result, Study, _keep, run_all
-from dragoman.compare.systems import Scale, System
-from dragoman.compare.texts import Given, Texts
 from dragoman.errors import RunError
+from dragoman.lab.compare import runs
+from dragoman.lab.compare.corpora import CorpusFiles, CorpusFolder
+from dragoman.lab.compare.runs import Result, Study, _keep, run_all
+from dragoman.lab.compare.systems import Scale, System
 from studies.language import toy_files
 from studies.scales import QUICK, architecture, variant
 from tests.conftest import SHORT_SEARCH, write_corpus
@@ -30,8 +30,8 @@ SMALL: Scale = replace(
 QUIET = Console(quiet=True)
 
 
-def toy(folder: Path) -> Given:
-    return Given(toy_files(folder / "toy", SMALL.toy_pairs))
+def toy(folder: Path) -> CorpusFiles:
+    return CorpusFiles(toy_files(folder / "toy", SMALL.toy_pairs))
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def study(tmp_path: Path) -> Study:
     return study
 
 
-def test_no_text_to_train_on_shares_a_sentence_with_what_is_tested_on(tmp_path: Path) -> None:
-    texts = Texts(tmp_path)
+def test_training_and_test_texts_share_no_sentence(tmp_path: Path) -> None:
+    texts = CorpusFolder(tmp_path)
     texts.write(toy(tmp_path), SMALL, ["pairs-100"])
     held = [texts.sentences(name) for name in ("test", "valid")]
     for name in ("all", "pairs-100"):
@@ -53,18 +53,18 @@ def test_no_text_to_train_on_shares_a_sentence_with_what_is_tested_on(tmp_path: 
     assert len(held[0].sources) == SMALL.test_pairs
 
 
-def test_files_that_somebody_gave_are_the_texts(tmp_path: Path) -> None:
+def test_named_files_are_used_as_they_are_given(tmp_path: Path) -> None:
     pairs = [(f"eins {n} zwei", f"one {n} two") for n in range(60)]
     train = write_corpus(tmp_path, "train", pairs)
     test = write_corpus(tmp_path, "test", pairs[:5])
-    texts = Texts(tmp_path / "text")
-    texts.write(Given(tuple(map(str, train)), None, tuple(map(str, test))), SMALL, [])
+    texts = CorpusFolder(tmp_path / "text")
+    texts.write(CorpusFiles(tuple(map(str, train)), None, tuple(map(str, test))), SMALL, [])
     assert texts.sentences("test").sources == [source for source, _ in pairs[:5]]
     assert set(texts.sentences("all").sources) <= {source for source, _ in pairs[5:]}
 
 
 def test_a_smaller_draw_of_pairs_is_part_of_a_larger_one(tmp_path: Path) -> None:
-    texts = Texts(tmp_path)
+    texts = CorpusFolder(tmp_path)
     texts.write(toy(tmp_path), SMALL, ["pairs-20", "pairs-50"])
     small, large, whole = (
         set(texts.sentences(name).sources) for name in ("pairs-20", "pairs-50", "all")
@@ -76,7 +76,7 @@ def test_a_smaller_draw_of_pairs_is_part_of_a_larger_one(tmp_path: Path) -> None
 def test_a_second_corpus_has_its_own_held_out_parts(tmp_path: Path) -> None:
     pairs = [(f"eins {n} zwei", f"one {n} two") for n in range(200)]
     also = write_corpus(tmp_path, "other", pairs)
-    texts = Texts(tmp_path / "text")
+    texts = CorpusFolder(tmp_path / "text")
     texts.write(replace(toy(tmp_path), also=tuple(map(str, also))), SMALL, [])
     assert texts.name_of("also") == "other.de"
     assert texts.name_of("all") == "the toy language"
@@ -112,7 +112,7 @@ def test_an_ensemble_is_its_members_and_costs_what_they_cost(study: Study) -> No
     assert len(result.outputs) == SMALL.test_pairs
 
 
-def test_after_its_time_a_comparison_begins_nothing_more(study: Study) -> None:
+def test_no_run_starts_after_the_time_limit(study: Study) -> None:
     systems = [variant("one", 0.2), variant("two", 0.2, training__seed=2)]
     assert not run_all(study, systems, 1, QUIET, stop_at=0.0)
     assert not any(study.has_result(system) for system in systems)
@@ -140,7 +140,7 @@ def test_a_few_steps_stay_within_the_budget(study: Study, optimiser: str) -> Non
     assert few.result(system).flops < 1.2 * 1.5e7
 
 
-def test_the_course_of_a_watched_system_ends_at_its_cost(study: Study) -> None:
+def test_a_learning_curve_ends_at_the_cost_of_the_run(study: Study) -> None:
     system = architecture("transformer")
     run_all(study, [system], 1, QUIET)
     result = study.result(system)
@@ -165,7 +165,7 @@ def test_a_result_is_never_computed_twice_and_data_is_prepared_once(
     assert study.result(first) == before
 
 
-def test_what_was_interrupted_goes_on(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_continues(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     system = variant("one", 0.2)
 
     def interrupted(*_: object) -> None:
@@ -180,9 +180,7 @@ def test_what_was_interrupted_goes_on(study: Study, monkeypatch: pytest.MonkeyPa
     assert study.result(system).steps > 0
 
 
-def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_diverges_is_a_result(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise RunError("step 3: the gradient is not finite")
 
@@ -194,7 +192,7 @@ def test_a_training_that_ends_in_numbers_that_are_not_finite_is_a_result(
 
 
 @pytest.mark.slow
-def test_runs_at_once_are_the_runs_one_by_one(study: Study, tmp_path: Path) -> None:
+def test_parallel_runs_give_the_results_of_sequential_runs(study: Study, tmp_path: Path) -> None:
     systems = [variant("one", 0.2), variant("two", 0.2, training__seed=2)]
     run_all(study, systems, 1, QUIET)
     other = replace(study, folder=tmp_path / "other")

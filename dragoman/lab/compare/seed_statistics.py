@@ -1,4 +1,4 @@
-"""Several seeds, one number: mean, spread, interval."""
+"""Statistics over several seeds: mean, spread, confidence interval, t-test."""
 
 import math
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 
 _CONFIDENCE = 0.95
-_PLACES = 20_001  # at which the distribution below is added up
+_GRID_POINTS = 20_001  # for the numerical integral of Student's density
 
 
 def interval(values: Sequence[float], confidence: float = _CONFIDENCE) -> tuple[float, float]:
-    """Student's t-interval of the mean: mean ± t·s/√n, wide where there are few values.
+    """Return Student's t-interval of the mean, mean ± t·s/√n.
 
-    One value has no interval: the two ends are the value itself.
+    A single value has no interval: both ends are the value itself.
     """
     own = np.asarray(values, float)
     mean = float(own.mean())
@@ -23,9 +23,9 @@ def interval(values: Sequence[float], confidence: float = _CONFIDENCE) -> tuple[
 
 
 def t_quantile(share: float, freedom: int) -> float:
-    """Where Student's distribution has this share below it; at least a half.
+    """Return the quantile of Student's distribution for a share of at least one half.
 
-    With t = √ν tan θ its density becomes cos(θ)^(ν-1), which is added up on a grid.
+    With t = √ν tan θ the density becomes cos(θ)^(ν-1), which is integrated on a grid.
 
     >>> [round(t_quantile(0.975, n), 2) for n in (1, 2, 4, 30)]
     [12.71, 4.3, 2.78, 2.04]
@@ -36,7 +36,7 @@ def t_quantile(share: float, freedom: int) -> float:
 
 
 def t_test(differences: Sequence[float]) -> float:
-    """The p-value of "the mean is 0" by Student's test, two-sided; 1 for a single value.
+    """Return the two-sided p-value of "the mean is 0" by Student's test; 1 for a single value.
 
     >>> round(t_test([1.0, 2.0, 3.0, 4.0, 5.0]), 4), t_test([1.0])
     (0.0132, 1.0)
@@ -51,15 +51,15 @@ def t_test(differences: Sequence[float]) -> float:
 
 
 def _student(freedom: int) -> tuple[np.ndarray, np.ndarray]:
-    """Angles θ from 0 to π/2, and the share of the distribution within ±√ν tan θ."""
-    angles = np.linspace(0, math.pi / 2, _PLACES)
+    """Return angles θ from 0 to π/2 and the probability of |t| < √ν tan θ for each."""
+    angles = np.linspace(0, math.pi / 2, _GRID_POINTS)
     density = np.cos(angles) ** (freedom - 1)
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
     return angles, below / below[-1]
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> str:
-    """Mean and half the range.
+    """Format the mean and half the range.
 
     >>> spread([1.0, 2.0, 3.0]), spread([1.0])
     ('2.0 ± 1.0', '1.0')

@@ -1,4 +1,4 @@
-"""Figures as SVG and tables as text: everything that is in the data can be seen."""
+"""Figures as SVG and tables as text show all of their data."""
 
 import math
 import re
@@ -6,15 +6,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dragoman.compare.figures import Bars, Lines, Map, Series, Table
-from dragoman.compare.plot import Axis, draw_bars, draw_lines, draw_map
-from dragoman.compare.report import as_text
+from dragoman.lab.compare.figures import BarChart, HeatMap, LineChart, Series, Table
+from dragoman.lab.compare.html_report import as_text
+from dragoman.lab.compare.svg_plot import PlotAxis, draw_bars, draw_lines, draw_map
 
 CURVES = [
     Series("first <one>", [1, 10, 100], [3.0, 2.0, 1.0]),
     Series("second", [1, 10], [0.5, math.nan]),
 ]
-LINES = Lines("A title & more", "words", "BLEU", CURVES, log_x=True)
+LINES = LineChart("A title & more", "words", "BLEU", CURVES, log_x=True)
 
 
 def test_every_curve_has_its_name_its_line_and_a_marker_for_each_finite_point() -> None:
@@ -26,7 +26,7 @@ def test_every_curve_has_its_name_its_line_and_a_marker_for_each_finite_point() 
     assert len(markers) == 3 + 1 + len(CURVES)  # points, and the legend's
 
 
-def test_curves_differ_in_more_than_colour() -> None:
+def test_curves_differ_in_more_than_color() -> None:
     drawn = ElementTree.fromstring(draw_lines(LINES))
     dashes = [line.get("stroke-dasharray") for line in drawn.iter("polyline")]
     assert len(set(dashes)) == len(CURVES)
@@ -35,7 +35,7 @@ def test_curves_differ_in_more_than_colour() -> None:
 @pytest.mark.parametrize("log", [False, True])
 def test_an_axis_keeps_order_and_stays_within_its_ends(log: bool) -> None:
     values = [0.7, 3.0, 11.0, 250.0]
-    axis = Axis(values, 50.0, 450.0, log)
+    axis = PlotAxis(values, 50.0, 450.0, log)
     places = [axis(value) for value in values]
     assert places == sorted(places)
     assert 50 <= min(places) <= max(places) <= 450 + 1e-9
@@ -43,22 +43,24 @@ def test_an_axis_keeps_order_and_stays_within_its_ends(log: bool) -> None:
     assert all(50 - 1e-9 <= axis(tick) <= 450 + 1e-9 for tick in axis.ticks)
 
 
-def test_equal_steps_of_a_factor_are_equal_ways_on_a_logarithmic_axis() -> None:
-    axis = Axis([1, 1000], 0.0, 300.0, True)
+def test_equal_factors_are_equal_distances_on_a_logarithmic_axis() -> None:
+    axis = PlotAxis([1, 1000], 0.0, 300.0, True)
     assert axis(10) - axis(1) == pytest.approx(axis(1000) - axis(100))
 
 
 def test_bars_are_as_long_as_their_values_say() -> None:
     drawn = ElementTree.fromstring(
-        draw_bars(Bars("t", "BLEU", ["a", "b", "lost"], [10.0, 20.0, math.nan]))
+        draw_bars(BarChart("t", "BLEU", ["a", "b", "lost"], [10.0, 20.0, math.nan]))
     )
     a, b, lost = (float(bar.get("width", "")) for bar in drawn.iter("rect"))
     assert b == pytest.approx(2 * a, rel=0.01)
     assert lost == 0
 
 
-def test_bars_lie_one_below_the_other_and_their_names_beside_them() -> None:
-    drawn = ElementTree.fromstring(draw_bars(Bars("t", "BLEU", ["a", "a longer name"], [1.0, 2.0])))
+def test_bars_do_not_overlap_and_their_names_are_at_their_height() -> None:
+    drawn = ElementTree.fromstring(
+        draw_bars(BarChart("t", "BLEU", ["a", "a longer name"], [1.0, 2.0]))
+    )
     first, second = drawn.iter("rect")
     assert float(first.get("y", "")) + float(first.get("height", "")) < float(second.get("y", ""))
     (name,) = (text for text in drawn.iter("text") if text.text == "a longer name")
@@ -67,21 +69,21 @@ def test_bars_lie_one_below_the_other_and_their_names_beside_them() -> None:
     assert letters < float(name.get("x", "")) < float(second.get("x", ""))
 
 
-def test_a_curve_has_the_same_colour_in_the_legend() -> None:
+def test_a_curve_has_the_same_color_in_the_legend() -> None:
     def colours(kind: str) -> list[str]:
         return [
             line.get("class", "") for line in drawn.iter(kind) if "curve" in line.get("class", "")
         ]
 
     many = [Series(f"s{number}", [1, 2], [1.0, 2.0]) for number in range(9)]
-    drawn = ElementTree.fromstring(draw_lines(Lines("t", "x", "y", many)))
+    drawn = ElementTree.fromstring(draw_lines(LineChart("t", "x", "y", many)))
     assert colours("line") == colours("polyline")
     assert colours("line") == [f"curve s{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 1)]
 
 
-def test_a_map_is_as_full_as_its_weights() -> None:
+def test_the_opacity_of_a_cell_is_its_weight() -> None:
     drawn = ElementTree.fromstring(
-        draw_map(Map("t", ["x", "y"], ["a", "b"], [[0.25, 0.75], [1.0, 0.0]]))
+        draw_map(HeatMap("t", ["x", "y"], ["a", "b"], [[0.25, 0.75], [1.0, 0.0]]))
     )
     assert [float(cell.get("fill-opacity", "")) for cell in drawn.iter("rect")] == [
         0.25,
@@ -97,18 +99,18 @@ def test_no_number_is_drawn_as_not_a_number() -> None:
 
 def test_error_bars_reach_from_the_low_end_to_the_high_one() -> None:
     series = Series("s", [1, 2], [2.0, 3.0], [1.0, 3.0], [4.0, 3.0])
-    drawn = ElementTree.fromstring(draw_lines(Lines("t", "x", "y", [series])))
+    drawn = ElementTree.fromstring(draw_lines(LineChart("t", "x", "y", [series])))
     bars = [path for path in drawn.iter("path") if "error" in path.get("class", "")]
     assert len(bars) == 1  # the second point has no spread to show
     ends = re.match(r"M[\d.]+,([\d.]+)V([\d.]+)", bars[0].get("d", ""))
     assert ends
-    axis = Axis([1.0, 2.0, 3.0, 4.0], 240.0, 30.0, False, from_zero=True)
+    axis = PlotAxis([1.0, 2.0, 3.0, 4.0], 240.0, 30.0, False, from_zero=True)
     assert float(ends[1]) == pytest.approx(axis(1.0), abs=0.1)
     assert float(ends[2]) == pytest.approx(axis(4.0), abs=0.1)
 
 
-def test_marks_bear_their_names_and_lie_within_the_axes() -> None:
-    lines = Lines(
+def test_marks_have_labels_and_are_within_the_axes() -> None:
+    lines = LineChart(
         "t", "x", "y", [Series("s", [1, 2], [0.5, 0.6])], top=1.0, x_mark=(3.0, "trained"),
         y_mark=(0.1, "chance"),
     )  # fmt: skip
@@ -121,20 +123,22 @@ def test_marks_bear_their_names_and_lie_within_the_axes() -> None:
 
 
 def test_few_values_on_a_logarithmic_axis_are_its_ticks() -> None:
-    lines = Lines("t", "rate", "y", [Series("s", [0.003, 0.03], [0.5, 0.6])], log_x=True)
+    lines = LineChart("t", "rate", "y", [Series("s", [0.003, 0.03], [0.5, 0.6])], log_x=True)
     drawn = ElementTree.fromstring(draw_lines(lines))
     texts = ["".join(element.itertext()) for element in drawn.iter("text")]
     assert {"0.003", "0.03"} <= set(texts)
 
 
-def test_bars_that_stand_back_are_marked() -> None:
-    bars = Bars("t", "u", ["with", "without"], [0.9, 0.2], faint=[False, True])
+def test_faint_bars_have_their_own_class() -> None:
+    bars = BarChart("t", "u", ["with", "without"], [0.9, 0.2], faint=[False, True])
     drawn = ElementTree.fromstring(draw_bars(bars))
     assert [bar.get("class") for bar in drawn.iter("rect")] == ["bar", "bar faint"]
 
 
-def test_a_long_name_is_pressed_into_its_room_and_a_short_one_left_alone() -> None:
-    lines = Lines("T" * 90, "x", "a long name of what is measured here", [Series("s", [1], [2])])
+def test_a_long_name_is_squeezed_and_a_short_one_is_not() -> None:
+    lines = LineChart(
+        "T" * 90, "x", "a long name of what is measured here", [Series("s", [1], [2])]
+    )
     drawn = ElementTree.fromstring(draw_lines(lines))
     lengths = {"".join(t.itertext())[:1]: t.get("textLength") for t in drawn.iter("text")}
     assert float(lengths["T"] or 0) <= 480

@@ -1,4 +1,4 @@
-"""`dragoman sweep`"""
+"""The command `dragoman sweep`."""
 
 import math
 from typing import Annotated
@@ -14,7 +14,7 @@ Files = tuple[str, str]
 def command(
     base: Annotated[str, typer.Argument(metavar="BASE.toml", help="Settings to start from.")],
     source: Annotated[str, typer.Argument(metavar="SRC", help="Source side of a corpus.")],
-    target: Annotated[str, typer.Argument(metavar="TGT", help="Target side of it.")],
+    target: Annotated[str, typer.Argument(metavar="TGT", help="Target side of the corpus.")],
     try_: Annotated[
         list[str] | None,
         typer.Option(
@@ -23,24 +23,25 @@ def command(
     ] = None,
     out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
     flops: Annotated[
-        float, typer.Option(min=1.0, help="What a whole training may spend, in operations.")
+        float, typer.Option(min=1.0, help="Budget of a whole run, in floating-point operations.")
     ] = 1e13,
     halving: Annotated[
         bool,
         typer.Option(
-            "--halving", help="Begin with a part of the cost; the better third goes on each time."
+            "--halving",
+            help="Successive halving: start with small budgets; the better third advances.",
         ),
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each, with other seeds.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds to train each combination with.")] = 1,
     valid: Annotated[
         Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
     ] = None,
     minutes: Annotated[
         float,
-        typer.Option(min=0.0, help="Begin no training after this time; the same command goes on."),
+        typer.Option(min=0.0, help="Start no run after this time; the same command continues."),
     ] = math.inf,
     device: Device = "auto",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of trainings at once.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel runs.")] = None,
 ) -> None:
     """Try settings: every combination, or successive halving; the best by validation.
 
@@ -49,8 +50,8 @@ def command(
     Example: `dragoman sweep base.toml SRC TGT --try training.learning_rate=1e-3,3e-3 --out DIR`
     """
     with needs_torch():
-        from dragoman.compare.sweep import sweep
-        from dragoman.compare.texts import Given
+        from dragoman.lab.compare.corpora import CorpusFiles
+        from dragoman.lab.compare.sweep import sweep
 
     if not out:
         raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
@@ -58,10 +59,12 @@ def command(
     for one in try_ or []:
         name, equals, values = one.partition("=")
         if not equals or not values:
-            raise ConfigError(f"--try {one}: say a setting and its values, as model.norm=pre,post.")
+            raise ConfigError(
+                f"--try {one}: give a setting and its values, such as model.norm=pre,post."
+            )
         tried[name] = [value.strip() for value in values.split(",") if value.strip()]
     shown = sweep(
-        out, base, tried, Given((source, target), valid), flops=flops, halving=halving,
+        out, base, tried, CorpusFiles((source, target), valid), flops=flops, halving=halving,
         seeds=seeds, device=device, jobs=jobs, minutes=minutes,
     )  # fmt: skip
     if shown:

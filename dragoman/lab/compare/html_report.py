@@ -1,19 +1,16 @@
-"""Pages for reading: figures and tables in one HTML file.
-
-A page asks nothing of any network and needs no script.
-"""
+"""Write figures and tables as one HTML file, which needs no network and no script."""
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 
-from dragoman.compare.figures import Bars, Figure, Lines, Map, Table
-from dragoman.compare.plot import draw_bars, draw_lines, draw_map
+from dragoman.lab.compare.figures import BarChart, Figure, HeatMap, LineChart, Table
+from dragoman.lab.compare.svg_plot import draw_bars, draw_lines, draw_map
 
 
 def page(title: str, body: str) -> str:
-    """A whole document with this content."""
-    style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
+    """Return a complete HTML document with this body."""
+    style = (resources.files("dragoman.lab.compare") / "report.css").read_text(encoding="utf-8")
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -33,7 +30,7 @@ def page(title: str, body: str) -> str:
 """
 
 
-def list_of(facts: Mapping[str, str]) -> str:
+def definition_list(facts: Mapping[str, str]) -> str:
     entries = "".join(
         f"<dt>{html.escape(name)}</dt><dd><code>{html.escape(value)}</code></dd>"
         for name, value in facts.items()
@@ -43,11 +40,11 @@ def list_of(facts: Mapping[str, str]) -> str:
 
 def draw(figure: Figure, titled: bool = True) -> str:
     match figure:
-        case Lines():
+        case LineChart():
             return draw_lines(figure)
-        case Bars():
+        case BarChart():
             return draw_bars(figure)
-        case Map():
+        case HeatMap():
             return draw_map(figure)
         case Table():
             return _table(figure, titled)
@@ -69,7 +66,7 @@ def _table(table: Table, titled: bool) -> str:
 
 
 def as_text(table: Table) -> str:
-    """The same table for a terminal."""
+    """Format the table for a terminal."""
     rows = [list(table.columns), *map(list, table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
     lines = []

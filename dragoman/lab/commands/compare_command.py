@@ -1,4 +1,4 @@
-"""`dragoman compare`"""
+"""The command `dragoman compare`."""
 
 import math
 import sys
@@ -33,17 +33,17 @@ def command(
     ] = None,
     also: Annotated[
         Files | None,
-        typer.Option(metavar="SRC TGT", help="A second corpus, on which C7 is tried again."),
+        typer.Option(metavar="SRC TGT", help="A second corpus, to repeat claim C7."),
     ] = None,
     systems: Annotated[
         list[str] | None,
         typer.Option(
             metavar="A.toml B.toml ...",
-            help="Compare these settings of your own instead of testing the claims.",
+            help="Compare these settings files instead of testing the claims.",
         ),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="With --systems: trainings of each, with other seeds.")
+        int, typer.Option(min=1, help="With --systems: seeds to train each with.")
     ] = 3,
     until: Annotated[
         Literal["converged"] | None,
@@ -62,10 +62,10 @@ def command(
     ] = None,
     minutes: Annotated[
         float,
-        typer.Option(min=0.0, help="Begin no training after this time; the same command goes on."),
+        typer.Option(min=0.0, help="Start no run after this time; the same command continues."),
     ] = math.inf,
     device: Device = "auto",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of trainings at once.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel runs.")] = None,
 ) -> None:
     """Train models to test the lectures' claims, or to compare your own settings.
 
@@ -76,19 +76,19 @@ def command(
     Example: `dragoman compare --systems a.toml b.toml --seeds 3 SRC TGT --out runs/compare`
     """
     with needs_torch():
-        from dragoman.compare.contest import compare_systems
-        from dragoman.compare.texts import Given
+        from dragoman.lab.compare.corpora import CorpusFiles
+        from dragoman.lab.compare.experiment import compare_systems
 
     if not out:
         raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
-    # An option takes one value; the other settings files come as arguments.
+    # An option takes one value, so the other settings files arrive as arguments.
     settings = [*(systems or []), *(file for file in files or () if file.endswith(".toml"))]
-    corpora = Given(_pair(files or [], bool(settings)), valid, test, also)
+    corpora = CorpusFiles(_pair(files or [], bool(settings)), valid, test, also)
     if settings:
         if quick or claims or also:
-            raise ConfigError("--quick, --claims and --also belong to the claims: not --systems.")
+            raise ConfigError("--systems does not go with --quick, --claims or --also: remove one.")
         if until and flops:
-            raise ConfigError("--flops and --until converged are two terms: choose one of them.")
+            raise ConfigError("--flops does not go with --until converged: choose one.")
         shown = compare_systems(
             out, settings, corpora, seeds=seeds, flops=flops, device=device, jobs=jobs,
             minutes=minutes,
@@ -107,20 +107,20 @@ def command(
 
 
 def _studies() -> ModuleType:
-    """The lectures' claims: they lie beside the package in its sources, and no wheel has them."""
+    """Import the studies of the lectures' claims, which only the source folder has."""
     sources = Path(dragoman.__file__).parents[1]
     if not (sources / "studies" / "claims.py").exists():
         raise ConfigError(
-            "the claims are not part of the installed package: run them from dragoman's source "
-            "folder, or compare settings of your own with --systems A.toml B.toml."
+            "the installed package does not contain the claims: run them from dragoman's source "
+            "folder, or compare your own settings with --systems A.toml B.toml."
         )
     if str(sources) not in sys.path:
-        sys.path.append(str(sources))  # workers get it too
+        sys.path.append(str(sources))  # worker processes inherit it
     return import_module("studies.claims")
 
 
 def _pair(files: list[str], with_systems: bool) -> Files | None:
-    """Source and target among the arguments."""
+    """Find the source and target files among the arguments."""
     texts = [file for file in files if not file.endswith(".toml")]
     if not texts:
         return None

@@ -1,4 +1,4 @@
-"""Processes that train beside each other, and end with the command that started them."""
+"""A pool of processes that train in parallel and end with the command that started them."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -12,7 +12,7 @@ from dragoman.config.plugins import import_named, named_plugins
 
 @contextmanager
 def worker_pool(jobs: int, threads: int) -> Iterator[ProcessPoolExecutor]:
-    """So many processes with so many threads each; they know the plugins that this one knows."""
+    """Start `jobs` processes with `threads` threads each and the plug-ins of this process."""
     others = {*active_children()}
     how = (threads, named_plugins())
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin, how) as pool:
@@ -20,8 +20,8 @@ def worker_pool(jobs: int, threads: int) -> Iterator[ProcessPoolExecutor]:
             yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            # A training may take hours: whoever ends the command does not wait for it. It goes on
-            # from its last checkpoint when the command is run again.
+            # Kill the workers: a training run may take hours, and it resumes from its last
+            # checkpoint when the command runs again.
             for process in {*active_children()} - others:
                 process.kill()
                 process.join()

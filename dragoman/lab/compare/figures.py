@@ -1,6 +1,6 @@
-"""What a report shows, as plain data: curves, bars, maps, tables.
+"""The figures of a report as plain data: line charts, bar charts, heat maps, tables.
 
-All of it goes through JSON, so that a report can be written again without running anything.
+They are saved as JSON, so a report can be rebuilt without repeating any run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Series:
-    """One curve; `low` and `high` are the ends of its error bars, where it has any."""
+    """One curve; `low` and `high` are the ends of its error bars, if it has any."""
 
     name: str
     x: Sequence[float]
@@ -20,8 +20,8 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Curves over one pair of axes; labels carry units."""
+class LineChart:
+    """Curves over one pair of axes; the labels include units."""
 
     title: str
     x_label: str
@@ -29,14 +29,14 @@ class Lines:
     series: Sequence[Series]
     log_x: bool = False
     log_y: bool = False
-    top: float | None = None  # a value that the vertical axis reaches in any case
-    x_mark: tuple[float, str] | None = None  # a vertical line and its name
-    y_mark: tuple[float, str] | None = None  # a horizontal one: chance, say
+    top: float | None = None  # a value that the vertical axis always reaches
+    x_mark: tuple[float, str] | None = None  # a labeled vertical line, such as the trained length
+    y_mark: tuple[float, str] | None = None  # a labeled horizontal line, such as chance
 
 
 @dataclass(frozen=True)
-class Bars:
-    """`low` and `high` are the ends of error bars; bars that are `faint` stand back."""
+class BarChart:
+    """Horizontal bars; `low` and `high` are the ends of error bars, `faint` bars are pale."""
 
     title: str
     label: str
@@ -48,8 +48,8 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Map:
-    """Weights from 0 to 1: rows ask, columns are looked at."""
+class HeatMap:
+    """Attention weights from 0 to 1: a row for each query, a column for each key."""
 
     title: str
     rows: Sequence[str]
@@ -59,7 +59,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Table:
-    """A folded table opens at a click: what was tuned, and other details."""
+    """A table of text cells; a `folded` one, for details, opens on a click."""
 
     title: str
     columns: Sequence[str]
@@ -67,12 +67,16 @@ class Table:
     folded: bool = False
 
 
-Figure = Lines | Bars | Map | Table
-_KINDS: dict[str, type[Figure]] = {kind.__name__: kind for kind in (Lines, Bars, Map, Table)}
+Figure = LineChart | BarChart | HeatMap | Table
+_KINDS: dict[str, type[Figure]] = {
+    "Lines": LineChart, "Bars": BarChart, "Map": HeatMap, "Table": Table
+}  # fmt: skip
+"""The kinds of figures by their names in saved findings."""
 
 
 def to_tree(figure: Figure) -> dict[str, Any]:
-    return {"kind": type(figure).__name__, **asdict(figure)}
+    kind = next(name for name, cls in _KINDS.items() if cls is type(figure))
+    return {"kind": kind, **asdict(figure)}
 
 
 def from_tree(tree: Mapping[str, Any]) -> Figure:

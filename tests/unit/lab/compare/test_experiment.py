@@ -1,4 +1,4 @@
-"""Systems of one's own: who is better, and what is refused."""
+"""Compare systems: which one is better, and which comparisons are refused."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dragoman.compare.contest import compare_systems, figures_of, holm, verdict
-from dragoman.compare.figures import Lines, Table
-from dragoman.compare.runs import Result
-from dragoman.compare.texts import Given
 from dragoman.errors import ConfigError, RunError
+from dragoman.lab.compare.corpora import CorpusFiles
+from dragoman.lab.compare.experiment import compare_systems, figures_of, holm, verdict
+from dragoman.lab.compare.figures import LineChart, Table
+from dragoman.lab.compare.runs import Result
 from tests.conftest import toy_pairs, write_corpus
 
 QUIET = Console(quiet=True)
@@ -44,18 +44,18 @@ def files(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Given:
+def corpus(tmp_path: Path) -> CorpusFiles:
     source, target = write_corpus(tmp_path, "train", toy_pairs(200))
-    return Given((str(source), str(target)))
+    return CorpusFiles((str(source), str(target)))
 
 
-def compared(out: Path, files: list[str], corpus: Given, **terms: object) -> str:
+def compared(out: Path, files: list[str], corpus: CorpusFiles, **terms: object) -> str:
     return compare_systems(out, files, corpus, device="cpu", jobs=1, console=QUIET, **terms)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("flops", [2e7, None])
 def test_systems_are_trained_on_equal_terms_and_never_twice(
-    tmp_path: Path, files: list[str], corpus: Given, monkeypatch, flops: float | None
+    tmp_path: Path, files: list[str], corpus: CorpusFiles, monkeypatch, flops: float | None
 ) -> None:
     out = tmp_path / "out"
     text = compared(out, files, corpus, seeds=2, flops=flops)
@@ -68,20 +68,20 @@ def test_systems_are_trained_on_equal_terms_and_never_twice(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("done before")
 
-    monkeypatch.setattr("dragoman.compare.runs.train", never)
+    monkeypatch.setattr("dragoman.lab.compare.runs.train", never)
     assert compared(out, files, corpus, seeds=2, flops=flops) == text
     with pytest.raises(RunError, match="other systems, texts or terms"):
         compared(out, files, corpus, seeds=2, flops=3e7)
 
 
-def test_what_cannot_be_compared_is_refused_by_name(
-    tmp_path: Path, files: list[str], corpus: Given
+def test_systems_that_cannot_be_compared_are_refused_by_name(
+    tmp_path: Path, files: list[str], corpus: CorpusFiles
 ) -> None:
     out = tmp_path / "out"
     with pytest.raises(ConfigError, match="two settings files"):
         compared(out, files[:1], corpus)
     with pytest.raises(ConfigError, match="needs a corpus"):
-        compared(out, files, Given())
+        compared(out, files, CorpusFiles())
     (tmp_path / "other").mkdir()
     twin = tmp_path / "other" / "plain.toml"
     twin.write_text(TINY)
@@ -105,7 +105,7 @@ def test_one_system_is_better_only_if_every_seed_says_so_with_confidence() -> No
     assert verdict("a", "b", [1.0, 0.5], 0.06) == "undecided"
 
 
-def test_nobody_wins_at_the_floor() -> None:
+def test_no_system_wins_below_the_floor() -> None:
     references = [f"this is sentence number {n} of the test" for n in range(60)]
     little = Result(bleu=0.06, outputs=["this is" for _ in references])
     nothing = Result(bleu=0.0, outputs=["" for _ in references])
@@ -114,7 +114,7 @@ def test_nobody_wins_at_the_floor() -> None:
     assert pairs.rows[0][3] == pairs.rows[0][6] == "neither translates"
 
 
-def test_among_many_pairs_a_small_p_value_is_luck() -> None:
+def test_p_values_are_corrected_for_the_number_of_pairs() -> None:
     assert holm([0.04]) == [0.04]
     corrected = holm([0.04, *([0.5] * 9)])
     assert corrected[0] == pytest.approx(0.4)
@@ -124,7 +124,7 @@ def test_among_many_pairs_a_small_p_value_is_luck() -> None:
     assert 0.03 < np.mean(lucky) < 0.07  # as often as one pair alone would be
 
 
-def test_a_system_that_says_the_references_is_better_than_one_that_does_not() -> None:
+def test_a_system_that_outputs_the_references_is_better_than_one_that_does_not() -> None:
     references = [f"this is sentence number {n} of the test" for n in range(60)]
     wrong = ["that was another one entirely , I fear" for _ in references]
     good = Result(bleu=100.0, outputs=references, curve=[(1e9, 10.0), (2e9, 20.0)])
@@ -132,7 +132,7 @@ def test_a_system_that_says_the_references_is_better_than_one_that_does_not() ->
     table, pairs, curves = figures_of({"good": [good, good], "bad": [bad, bad]}, references)
     assert isinstance(table, Table)
     assert isinstance(pairs, Table)
-    assert isinstance(curves, Lines)
+    assert isinstance(curves, LineChart)
     assert pairs.rows[0][3] == pairs.rows[0][6] == "good is better"
     assert table.rows[0][2] == "100.00 ± 0.00"
     assert curves.series[0].y == [10.0, 20.0]

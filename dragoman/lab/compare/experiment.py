@@ -1,14 +1,13 @@
-"""Systems of one's own on equal terms: any settings files, the same texts, several seeds.
+"""Compare systems, given as settings files, on the same texts with several seeds.
 
-    DIR/systems.json    what is compared: a folder holds one comparison
-    DIR/runs/NAME.seed-1/    an ordinary run's folder, with result.json beside the model
+    DIR/systems.json         the systems and the terms; a folder holds one comparison
+    DIR/runs/NAME.seed-1/    a normal run folder, plus result.json
     DIR/report.html     DIR/report.txt
 
-Equal terms are the same number of floating-point operations, or each until it has converged: the
-run stops when validation no longer improves. Two systems differ if, with every seed, a paired
-bootstrap of the test set says so and the sign is the same. Of several pairs some would seem to
-differ by luck: their p-values are corrected (Holm 1979). Two systems that both translate nothing
-are not compared.
+Every system trains for the same number of floating-point operations, or until validation no longer
+improves. Two systems differ if a paired bootstrap of the test set is significant for every seed and
+all seeds agree on the sign. The p-values are corrected for the number of pairs (Holm 1979). A pair
+in which neither system reaches 1 BLEU gets no verdict.
 """
 
 import html
@@ -22,25 +21,25 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from dragoman.compare.figures import Figure, Lines, Series, Table
-from dragoman.compare.report import as_text, draw, list_of, page
-from dragoman.compare.runs import Result, Study, claim_folder, cores, default_jobs, run_all
-from dragoman.compare.seeds import interval, spread
-from dragoman.compare.systems import Scale, System
-from dragoman.compare.texts import Given
 from dragoman.config import make_config
 from dragoman.config.settings import read_toml
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError
+from dragoman.lab.compare.corpora import CorpusFiles
+from dragoman.lab.compare.figures import Figure, LineChart, Series, Table
+from dragoman.lab.compare.html_report import as_text, definition_list, draw, page
+from dragoman.lab.compare.runs import Result, Study, claim_folder, cores, default_jobs, run_all
+from dragoman.lab.compare.seed_statistics import interval, spread
+from dragoman.lab.compare.systems import Scale, System
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.metrics import compare as paired_bootstrap
 
 _FACTS, _PAGE, _TEXT = "systems.json", "report.html", "report.txt"
-_SURE = 0.05  # a p-value below this is no luck
-_FLOOR = 1.0  # BLEU that a system has to reach before a difference from it means anything
+_SIGNIFICANT = 0.05  # p-value
+_FLOOR = 1.0  # BLEU below which a difference means nothing
 _NOT_COMPARED = {
-    "data.prepared": "the texts are those of the command line",
-    "training.init": "systems start from nothing",
+    "data.prepared": "the texts come from the command line",
+    "training.init": "every system starts from random weights",
 }
 _SCALE = Scale("systems", flops=0.0, settings={}, test_pairs=2000, valid_pairs=1000, validations=10)
 
@@ -48,7 +47,7 @@ _SCALE = Scale("systems", flops=0.0, settings={}, test_pairs=2000, valid_pairs=1
 def compare_systems(
     out: str | Path,
     files: Sequence[str],
-    given: Given,
+    given: CorpusFiles,
     *,
     seeds: int = 3,
     flops: float | None = None,
@@ -57,14 +56,14 @@ def compare_systems(
     minutes: float = math.inf,
     console: Console | None = None,
 ) -> str:
-    """Train the systems of these TOML files and compare them; the tables, for a terminal.
+    """Train the systems of these TOML files, compare them, and return the tables as text.
 
-    `flops`: what each may spend on training; None: each trains until it has converged.
+    `flops` is the training budget of each system; with None, each trains until it has converged.
     """
     stop_at = time.monotonic() + 60 * minutes
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if given.train is None:
-        raise ConfigError("--systems needs a corpus: give SRC and TGT behind the settings files.")
+        raise ConfigError("--systems needs a corpus: give SRC and TGT after the settings files.")
     named = _named(files)
     where = pick_device(device)
     study = Study(Path(out), replace(_SCALE, flops=flops or 0.0), where.type)
@@ -80,7 +79,7 @@ def compare_systems(
         _check(study, systems)
         every = [system for row in systems.values() for system in row]
         if not run_all(study, every, jobs or default_jobs(where.type), console, stop_at):
-            console.print("not all systems are trained: the same command goes on.")
+            console.print("some systems are not trained yet: run the same command to continue.")
             return ""
         results = {name: [study.result(system) for system in row] for name, row in systems.items()}
         figures = figures_of(results, study.texts.test_of("all").targets)
@@ -94,7 +93,7 @@ def compare_systems(
 
 
 def _named(files: Sequence[str]) -> dict[str, str]:
-    """Systems are called as their files are."""
+    """Map each system's name, its file's stem, to the file."""
     if len(files) < 2:
         raise ConfigError("--systems needs two settings files or more, such as a.toml b.toml.")
     named: dict[str, str] = {}
@@ -114,7 +113,7 @@ def _system(name: str, file: str, seed: int, converged: bool) -> System:
 
 
 def _check(study: Study, systems: Mapping[str, Sequence[System]]) -> None:
-    """A mistake in the last file should not show after the first is trained."""
+    """Check all settings files now, so that a mistake in the last one shows before any training."""
     for first, *_ in systems.values():
         try:
             own = make_config(file=first.file)
@@ -124,11 +123,11 @@ def _check(study: Study, systems: Mapping[str, Sequence[System]]) -> None:
         for name, reason in _NOT_COMPARED.items():
             section, key = name.split(".")
             if getattr(getattr(own, section), key):
-                raise ConfigError(f"{first.file} sets {name}: leave it out, {reason}.")
+                raise ConfigError(f"{first.file} sets {name}: remove it, {reason}.")
 
 
 def figures_of(results: Mapping[str, Sequence[Result]], references: Sequence[str]) -> list[Figure]:
-    """The table of the systems, the one of their differences, and the learning curves."""
+    """Return the table of systems, the table of differences and the learning curves."""
     return [_systems_table(results), _pairs_table(results, references), _curves(results)]
 
 
@@ -168,13 +167,13 @@ def _systems_table(results: Mapping[str, Sequence[Result]]) -> Table:
 
 @dataclass(frozen=True)
 class _Pair:
-    """How the second system differs from the first, by seeds."""
+    """The differences of the second system from the first, one for each seed."""
 
     first: str
     second: str
     differences: Sequence[float]
-    p_value: float  # the largest of all seeds
-    learned: bool  # one of the two translates at all
+    p_value: float  # the largest over the seeds
+    learned: bool  # at least one of the two reaches _FLOOR
 
 
 def _pairs_table(results: Mapping[str, Sequence[Result]], references: Sequence[str]) -> Table:
@@ -194,8 +193,8 @@ def _pairs_table(results: Mapping[str, Sequence[Result]], references: Sequence[s
                 verdict(pair.first, pair.second, pair.differences, p_value, pair.learned),
             ]
     return Table(
-        "Differences: mean and 95% t-interval over seeds; p of a paired bootstrap, the largest of "
-        "all seeds, corrected for the number of pairs",
+        "Differences: mean and 95% t-interval over seeds; p of a paired bootstrap, the largest "
+        "over the seeds, corrected for the number of pairs",
         ["systems", "BLEU", "p", "by BLEU", "chrF", "p", "by chrF"],
         rows,
     )
@@ -220,7 +219,7 @@ def _pair(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrected for being several: the smallest times their number, the next times one less, ...
+    """Correct p-values for their number: the smallest times n, the next times n - 1, ...
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -236,7 +235,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def verdict(
     first: str, second: str, differences: Sequence[float], p_value: float, learned: bool = True
 ) -> str:
-    """Who is better, if every seed says so with confidence.
+    """Name the better system if all seeds agree and the p-value is significant.
 
     >>> verdict("a", "b", [1.0, 2.0], 0.02), verdict("a", "b", [1.0, -1.0], 0.01)
     ('b is better', 'undecided')
@@ -245,7 +244,7 @@ def verdict(
     """
     if not learned:
         return "neither translates"
-    if p_value >= _SURE:
+    if p_value >= _SIGNIFICANT:
         return "undecided"
     if min(differences) > 0:
         return f"{second} is better"
@@ -254,8 +253,8 @@ def verdict(
     return "undecided"
 
 
-def _curves(results: Mapping[str, Sequence[Result]]) -> Lines:
-    """Validation by cost: averaged over seeds where they were validated at the same places."""
+def _curves(results: Mapping[str, Sequence[Result]]) -> LineChart:
+    """Plot validation BLEU over cost, averaged over seeds with the same validation steps."""
     series = []
     for name, seeds in results.items():
         curves = [result.curve for result in seeds if result.curve]
@@ -269,7 +268,7 @@ def _curves(results: Mapping[str, Sequence[Result]]) -> Lines:
         for number, curve in enumerate(curves, start=1):
             costs, bleu = [flops for flops, _ in curve], [value for _, value in curve]
             series.append(Series(f"{name}, seed {number}", costs, bleu))
-    return Lines("Learning curves", "training FLOPs", "validation BLEU", series, log_x=True)
+    return LineChart("Learning curves", "training FLOPs", "validation BLEU", series, log_x=True)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -277,7 +276,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _facts(
-    study: Study, named: Mapping[str, str], given: Given, flops: float | None, seeds: int
+    study: Study, named: Mapping[str, str], given: CorpusFiles, flops: float | None, seeds: int
 ) -> dict[str, str]:
     machine = torch.cuda.get_device_name() if study.device == "cuda" else f"{cores()} CPU cores"
     terms = "until converged" if flops is None else f"{flops:.3g} training FLOPs each"
@@ -300,14 +299,14 @@ def _page(figures: Sequence[Figure], facts: Mapping[str, str]) -> str:
 <div class="figure main">{draw(curves)}</div>
 <details class="how"><summary>How they were compared</summary>
 <p>{html.escape(_HOW)}</p>
-{list_of(facts)}</details>""",
+{definition_list(facts)}</details>""",
     )
 
 
 _HOW = (
-    "Every system was trained with the same seeds on the same pairs. A system is called better if "
-    "it is so with every seed and a paired bootstrap of the test set (Koehn 2004) finds a p-value "
-    f"below {_SURE} for each of them, corrected for the number of pairs (Holm 1979); otherwise the "
-    f"two are undecided. Two systems that both stay below {_FLOOR:g} BLEU are not compared. No "
-    "test sentence stands in the training or validation set."
+    "Every system was trained with the same seeds on the same pairs. One system counts as better "
+    "if it scores higher with every seed and a paired bootstrap of the test set (Koehn 2004) gives "
+    f"a p-value below {_SIGNIFICANT} for each seed, corrected for the number of pairs (Holm 1979). "
+    f"Otherwise the two are undecided. If both score below {_FLOOR:g} BLEU, neither translates. No "
+    "test sentence occurs in the training or validation set."
 )

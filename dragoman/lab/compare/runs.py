@@ -1,10 +1,10 @@
-"""Training what is compared, by the ordinary code, several runs at once, each computed once.
+"""Train the systems of a comparison, several at a time, each once.
 
-    DIR/text/NAME.source .target    DIR/data/NAME    prepared once for all runs that read it
-    DIR/runs/NAME/                  an ordinary run's folder, with result.json beside the model
+    DIR/text/NAME.source .target    DIR/data/NAME    prepared once, shared by all runs
+    DIR/runs/NAME/                  a normal run folder, plus result.json
 
-A run is entered as one to be resumed: its settings and data are laid out first. So whatever was
-interrupted goes on where it stopped, and a run that has a result is never made again.
+Each run starts as a resumed run: its settings and data are written first. So an interrupted run
+continues where it stopped, and a run with a result is not repeated.
 """
 
 import dataclasses
@@ -25,9 +25,6 @@ import torch
 from rich.console import Console
 
 from dragoman.bundle.folder import MANIFEST
-from dragoman.compare.systems import Scale, System
-from dragoman.compare.texts import Texts
-from dragoman.compare.workers import worker_pool
 from dragoman.config import Config, make_config, replace
 from dragoman.config.settings import to_tree
 from dragoman.data.batches import BatchPlan
@@ -35,6 +32,9 @@ from dragoman.data.prepare import Prepared, open_prepared, prepare
 from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.inspect.translator import InspectableTranslator
+from dragoman.lab.compare.corpora import CorpusFolder
+from dragoman.lab.compare.systems import Scale, System
+from dragoman.lab.compare.training_pool import worker_pool
 from dragoman.model.build import build_model
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.metrics import score
@@ -44,15 +44,15 @@ from dragoman.training.optimiser import Muon, make_optimiser
 from dragoman.training.run import train
 
 _JOBS_ON_GPU, _MOST_JOBS = 6, 8
-_RESULT, _SAID = "result.json", "console.txt"
-# Of a training until it has converged: steps of the warm-up, and between validations.
-_WARM_UP = 400
-_EPOCHS_BETWEEN, _LEAST_BETWEEN, _MOST_BETWEEN = 5, 50, 400
+_RESULT, _CONSOLE = "result.json", "console.txt"
+# For runs that train until they have converged:
+_WARMUP_STEPS = 400
+_EPOCHS_PER_VALIDATION, _MIN_STEPS_BETWEEN, _MAX_STEPS_BETWEEN = 5, 50, 400
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left: its cost, its score, its translations of the test set."""
+    """The cost of a finished run, its scores and its translations of the test set."""
 
     parameters: int = 0
     pairs: int = 0
@@ -62,41 +62,41 @@ class Result:
     bleu: float = 0.0
     chrf: float = 0.0
     outputs: Sequence[str] = ()
-    valid: float = 0.0  # the best BLEU of a validation
-    loss: float = math.inf  # of the last validation: -log p of a piece
-    target_tokens: int = 0  # trained on
+    valid: float = 0.0  # best validation BLEU
+    loss: float = math.inf  # last validation loss, -log p per subword
+    target_tokens: int = 0  # seen in training
     curve: Sequence[tuple[float, float]] = ()  # (FLOPs, BLEU) at each validation
     failure: str = ""
 
 
-def claim_folder(folder: Path, file: str, facts: Mapping[str, Any], of_other: str) -> None:
-    """Note in a file what is compared: a folder holds one comparison.
+def claim_folder(folder: Path, file: str, facts: Mapping[str, Any], difference: str) -> None:
+    """Record the comparison's facts in its folder, or refuse a folder that holds another one.
 
-    `of_other`: what differs from the one that is there.
+    `difference` says in the error what differs.
     """
     written = json.dumps(facts, indent=2, default=str)
     path = folder / file
     if path.exists():
         if json.loads(path.read_text(encoding="utf-8")) != json.loads(written):
-            raise RunError(f"{folder} holds a comparison of {of_other}: choose another --out.")
+            raise RunError(f"{folder} holds a comparison of {difference}: choose another --out.")
         return
     if folder.exists() and any(folder.iterdir()):
-        raise RunError(f"{folder} is not empty and holds no such comparison: choose another --out.")
+        raise RunError(f"{folder} is not empty and holds no comparison: choose another --out.")
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, written.encode())
 
 
 @dataclass(frozen=True)
 class Study:
-    """A comparison's folder; small, so that it can be sent to other processes."""
+    """A comparison's folder; a small object that worker processes can receive."""
 
     folder: Path
     scale: Scale
     device: str
 
     @property
-    def texts(self) -> Texts:
-        return Texts(self.folder / "text")
+    def texts(self) -> CorpusFolder:
+        return CorpusFolder(self.folder / "text")
 
     def run_of(self, system: System) -> Path:
         return self.folder / "runs" / system.name
@@ -111,7 +111,7 @@ class Study:
         return InspectableTranslator.load(self.run_of(system), self.device, "torch")
 
     def config(self, system: System) -> Config:
-        """Without what depends on the number of steps."""
+        """Return a system's settings, except those that depend on the number of steps."""
         data = {"data.corpora": [to_tree(self.texts.corpus(system.corpus))]}
         if system.watched or system.converged:
             data["data.valid"] = [to_tree(self.texts.valid_of(system.corpus))]
@@ -122,7 +122,7 @@ class Study:
         return make_config("tiny", settings={**self.scale.settings, **system.settings, **data})
 
     def data_of(self, system: System) -> Path:
-        """One folder for all systems that cut the same text in the same way."""
+        """Return the folder of prepared data, shared by systems with the same tokenization."""
         config = self.config(system)
         how = json.dumps([to_tree(config.text), config.data.max_length], sort_keys=True)
         text = config.text
@@ -131,13 +131,13 @@ class Study:
 
 
 def _prepare_data(study: Study, system: System) -> None:
-    """Cut the system's text into pieces, unless that was done."""
+    """Tokenize the system's corpus, unless that is done already."""
     if not study.data_of(system).exists():
         prepare(study.config(system), study.data_of(system))
 
 
 def _train_system(study: Study, system: System) -> None:
-    """Train until the budget is spent, translate the test set, keep the result."""
+    """Train until the budget is spent, translate the test set, and save the result."""
     folder = study.run_of(system)
     folder.mkdir(parents=True, exist_ok=True)
     if system.members:
@@ -148,7 +148,7 @@ def _train_system(study: Study, system: System) -> None:
     except RunError as error:
         if "not finite" not in str(error):
             raise
-        # which is an answer too
+        # A diverged run is a result as well: it scores nothing.
         nothing = [""] * len(study.texts.test_of(system.corpus).sources)
         _keep(folder, Result(outputs=nothing, failure=str(error)))
         return
@@ -156,25 +156,24 @@ def _train_system(study: Study, system: System) -> None:
         _keep(folder, measure(study, system))
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     if study.device == "cuda":
-        torch.cuda.empty_cache()  # for the runs beside this one
+        torch.cuda.empty_cache()  # for the other runs on this GPU
 
 
 def _train_model(study: Study, system: System) -> bool:
-    """Whether there is a model, trained to its end."""
+    """Train, and return whether the run is finished."""
     folder = study.run_of(system)
     folder.mkdir(parents=True, exist_ok=True)
     if not holds_run(folder):
         write_settings(folder, _with_budget(study, system))
-    with open(folder / _SAID, "a", encoding="utf-8") as file:
+    with open(folder / _CONSOLE, "a", encoding="utf-8") as file:
         console = Console(file=file, width=120, markup=False)
         return train(folder, device=study.device, resume=True, console=console).finished
 
 
 def _ensemble(study: Study, system: System) -> Result:
-    """Members' probabilities averaged, their costs summed.
+    """Score an ensemble: average the members' probabilities, sum their costs.
 
-    A comparison that was moved here from elsewhere may have left its models behind: a member
-    without one is trained again.
+    Train a member again if its model is missing: a folder may have been copied without models.
     """
     for member in system.members:
         if not (study.run_of(member) / MANIFEST).exists():
@@ -196,15 +195,15 @@ def _ensemble(study: Study, system: System) -> Result:
 
 
 def _with_budget(study: Study, system: System) -> Config:
-    """The settings that depend on the number of steps."""
+    """Return a system's settings, with the number of steps that its budget pays for."""
     config = study.config(system)
     data = open_prepared(config, study.data_of(system))
     settings: dict[str, Any] = {"data.prepared": str(study.data_of(system))}
     if system.file and system.converged:
-        # as the file says, but it has to stop some time
+        # The file decides, but the run needs a patience, or it would never stop.
         patience = config.training.patience or study.scale.patience
         return replace(config, {**settings, "training.patience": patience})
-    # As many steps as spend the system's share of the budget; so many at most if it may stop.
+    # The steps that spend the system's share of the budget; a limit if it may stop earlier.
     steps = max(1, math.floor(system.share * study.scale.flops / _flops_per_step(config, data)))
     warm_up = max(1, steps // 10)
     settings |= {
@@ -219,11 +218,13 @@ def _with_budget(study: Study, system: System) -> Config:
         settings["training.warmup_steps"] = min(config.training.warmup_steps, warm_up)
         settings["training.patience"] = 0
     if system.converged:
-        epochs = _EPOCHS_BETWEEN * _steps_in_epoch(config, data)
+        interval = _EPOCHS_PER_VALIDATION * _steps_in_epoch(config, data)
         settings |= {
             "training.schedule": "inverse-sqrt",
-            "training.warmup_steps": min(_WARM_UP, warm_up),
-            "training.validate_every": min(max(epochs, _LEAST_BETWEEN), _MOST_BETWEEN, steps),
+            "training.warmup_steps": min(_WARMUP_STEPS, warm_up),
+            "training.validate_every": min(
+                max(interval, _MIN_STEPS_BETWEEN), _MAX_STEPS_BETWEEN, steps
+            ),
             "training.patience": study.scale.patience,
         }
     return replace(config, settings)
@@ -238,7 +239,7 @@ def _steps_in_epoch(config: Config, data: Prepared) -> int:
 
 
 def _flops_per_step(config: Config, data: Prepared) -> float:
-    """The mean over an epoch, with what the optimiser computes beside the gradient."""
+    """Return the mean FLOPs of a step over an epoch, the optimizer's own included."""
     store, codec = data.train, data.codec
     model = build_model(config.model, codec.source, codec.target, codec.shared)
     sources = store.source_lengths.astype(float)
@@ -249,7 +250,7 @@ def _flops_per_step(config: Config, data: Prepared) -> float:
 
 
 def _score(study: Study, system: System, translator: Translator) -> Result:
-    """The test set translated, and what it scores."""
+    """Translate the test set and score the translations."""
     test = study.texts.test_of(system.corpus)
     outputs = translator(test.sources)
     bleu, chrf = (s.value for s in score(outputs, [test.targets], ["BLEU", "chrF2"]))
@@ -257,7 +258,7 @@ def _score(study: Study, system: System, translator: Translator) -> Result:
 
 
 def measure(study: Study, system: System) -> Result:
-    """The finished run's cost and, if it is to be scored, its translations of the test set."""
+    """Return a finished run's cost and, if it is scored, its translations of the test set."""
     folder = study.run_of(system)
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
     validations = list(_validations(folder / LOG))
@@ -279,7 +280,7 @@ def measure(study: Study, system: System) -> Result:
 
 
 def _validations(log: Path) -> Iterator[dict[str, Any]]:
-    """Step, perplexity and BLEU of each; a system that counts instead of training has no log."""
+    """Yield the log entries of all validations; the lexical model has no log."""
     for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
         entry = json.loads(line)
         if entry["kind"] == "valid":
@@ -298,27 +299,27 @@ def run_all(
     console: Console,
     stop_at: float = math.inf,
 ) -> bool:
-    """Everything that has no result yet, `jobs` at once; what is optional last.
+    """Train all systems that have no result, `jobs` at a time, and return whether all are done.
 
-    At `stop_at`, in seconds of the monotonic clock, no further training is begun. Whether all are
-    done.
+    Optional systems come last. After `stop_at`, in seconds of the monotonic clock, no run starts.
     """
     missing = [system for system in systems if not study.has_result(system)]
-    # Long runs first, so that none is left over at the end; of what is optional, as many as fit.
+    # Longest first, so that no long run is left at the end; optional ones shortest first, so that
+    # as many as possible fit.
     missing.sort(key=lambda s: (s.optional, s.share if s.optional else -s.share))
     if not missing:
         return True
     started = time.monotonic()
-    with _crew(jobs, stop_at) as at_once:
+    with _workers(jobs, stop_at) as run:
         trained = [system for system in missing if not system.members]
-        for _ in at_once(_prepare_data, study, {study.data_of(s): s for s in trained}.values()):
+        for _ in run(_prepare_data, study, {study.data_of(s): s for s in trained}.values()):
             pass
         elapsed = time.monotonic() - started
         console.print(
-            f"{len(missing)} systems to train, {jobs} at once; preparing their data took "
+            f"{len(missing)} systems to train, {jobs} at a time; preparing their data took "
             f"{elapsed:.0f} s"
         )
-        for done, system in enumerate(at_once(_train_system, study, missing), start=1):
+        for done, system in enumerate(run(_train_system, study, missing), start=1):
             if not study.has_result(system):
                 raise RunError(
                     f"{study.run_of(system)} was interrupted: run the command again to continue."
@@ -332,24 +333,24 @@ def run_all(
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_jobs(device: str) -> int:
-    """Trainings at once, if nobody says how many."""
+    """Return the default number of parallel runs."""
     return _JOBS_ON_GPU if device == "cuda" else min(cores(), _MOST_JOBS)
 
 
 Work = Callable[[Study, System], None]
-_AtOnce = Callable[[Work, Study, Iterable[System]], Iterator[System]]
+_Run = Callable[[Work, Study, Iterable[System]], Iterator[System]]
 
 
 @contextmanager
-def _crew(jobs: int, stop_at: float) -> Iterator[_AtOnce]:
-    """Something that does a work for many systems and yields each as it is done.
+def _workers(jobs: int, stop_at: float) -> Iterator[_Run]:
+    """Provide a function that works on many systems and yields each when it is done.
 
-    With one job, it works in this process. From `stop_at` on no further work is begun.
+    With one job, it works in this process. After `stop_at` it starts no further work.
     """
 
     def one_by_one(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
@@ -364,22 +365,22 @@ def _crew(jobs: int, stop_at: float) -> Iterator[_AtOnce]:
     threads = max(1, cores() // jobs)
     with worker_pool(jobs, threads) as pool:
 
-        def at_once(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
-            coming = list(systems)
+        def in_parallel(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
+            queued = list(systems)
             waiting: dict[Future[None], System] = {}
             done: list[Future[None]] = []
-            while waiting or coming:
+            while waiting or queued:
                 if time.monotonic() >= stop_at:
-                    coming = []
-                while coming and len(waiting) < jobs:
-                    system = coming.pop(0)
+                    queued = []
+                while queued and len(waiting) < jobs:
+                    system = queued.pop(0)
                     waiting[pool.submit(work, study, system)] = system
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     system = waiting.pop(future)
                     done.append(future)
-                    if future.exception() is None:  # told of when all others are done
+                    if future.exception() is None:  # errors are raised after the other runs end
                         yield system
             for future in done:
                 future.result()
 
-        yield at_once
+        yield in_parallel
