@@ -11,8 +11,8 @@ STYLE: dict[str, Any] = {
 
 
 _NAMES = (
-    "train", "prepare", "adapt", "extend", "translate", "synthesize", "attend", "explain", "serve",
-    "evaluate", "score", "cascade", "embed", "tokenize", "check", "info", "convert", "models",
+    "train", "prepare", "adapt", "extend", "translate", "synthesize", "serve", "evaluate",
+    "score", "cascade", "embed", "tokenize", "check", "info", "convert", "models",
     "mcp",
 )  # fmt: skip
 COMMANDS = {name: f"dragoman.cli.{name}" for name in _NAMES}

@@ -4,12 +4,18 @@ The core does not import it. It imports itself into the core's tables, as any pl
 of them lacks a name (`config/plugins.py`). So this module must stay cheap: names, no code.
 
     compare/     train systems under equal terms and compare them
-    commands/    the command line of it
+    explain/     pages about one sentence: attention, beam, positions, a forward pass step by step
+    commands/    the command lines
 """
 
 from dragoman.cli import COMMANDS
+from dragoman.serve import PAGES, ROUTERS
 
 COMMANDS |= {
+    "attend": "dragoman.lab.commands.attend_command",
+    "explain": "dragoman.lab.commands.explain_command",
     "compare": "dragoman.lab.commands.compare_command",
     "sweep": "dragoman.lab.commands.sweep_command",
 }
+ROUTERS.append("dragoman.lab.explain.routes")
+PAGES.append("dragoman.lab.explain")

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
-from fastapi.responses import JSONResponse
 
 from dragoman.decode.promises.glossary import Glossary
-from dragoman.inspect.touch import Change
 from dragoman.serve import openai, schemas
 from dragoman.serve.models import NAMES
 from dragoman.serve.requests import (
@@ -63,44 +61,6 @@ def _add_uses(
     for text, one in zip(texts, found, strict=True):
         uses = glossary.uses(text, one.text, one.source, one.target)
         one.terms = [schemas.Use(**use._asdict()) for use in uses]
-
-
-@router.post(
-    "/v1/attention",
-    response_model=schemas.Attention,
-    responses=refusals(400, 401, 422),
-    openapi_extra=body_of(schemas.AttentionRequest),
-)
-async def attention(request: Request) -> Response:
-    """Every layer and head for one text, its beam and its positions, as the page's viewer takes
-    them."""
-    require_key(request)
-    body = await read_json(request, schemas.AttentionRequest)
-    found = await service_of(request).attention(
-        body.text, body.source, body.target or "", body.translation, client_address(request)
-    )
-    return JSONResponse(found)
-
-
-@router.post(
-    "/v1/explain",
-    response_model=schemas.Explanation,
-    responses=refusals(400, 401, 422),
-    openapi_extra=body_of(schemas.ExplanationRequest),
-)
-async def explain(request: Request) -> Response:
-    """One text on its way through the model, step by step, as the page's last tab takes it."""
-    require_key(request)
-    body = await read_json(request, schemas.ExplanationRequest)
-    found = await service_of(request).explain(
-        body.text,
-        body.source,
-        body.target or "",
-        body.translation,
-        client_address(request),
-        body.change.made() if body.change else Change(),
-    )
-    return JSONResponse(found)
 
 
 @router.get("/v1/models", response_model=schemas.ModelList, responses=_KEY)

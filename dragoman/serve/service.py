@@ -35,10 +35,10 @@ from dragoman.documents.confined import Confinement, Outline, Reader, Rounds
 from dragoman.documents.document import DocumentError, Options
 from dragoman.documents.driving import in_pipeline
 from dragoman.documents.formats import Format
-from dragoman.inspect.touch import Change
-from dragoman.serve import looking, schemas
+from dragoman.serve import schemas
 from dragoman.serve.answers import translated
 from dragoman.serve.batcher import Batcher, BusyError
+from dragoman.serve.inspection import Inspection
 from dragoman.serve.keys import Key, Keys
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
@@ -137,8 +137,8 @@ class Service:
         workers = min(model.translator.searcher.at_once for model in self.models.models)
         self.batcher = Batcher(self._engine, limits.queue_lines, workers=workers)
         self.stopping = False
-        # A change is made to the model itself, which another worker must not look into meanwhile.
-        self._looking = Lock()
+        # An inspection may change the model for a moment, so that two must not run at a time.
+        self._inspecting = Lock()
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
         self.readers = Readers(_READERS)
         self.markup_readers = Readers(_MARKUP_READERS, _MARKUP)
@@ -401,51 +401,31 @@ class Service:
         steps = await readers.run(Steps, rounds)
         return await self._drive(steps, route, None, client, readers.run)
 
-    async def attention(
-        self, text: str, source: str, target: str, translation: str | None, client: str = ""
-    ) -> dict[str, Any]:
-        """What the page's viewer takes."""
-        return await self._look_inside(looking.attention, text, source, target, translation, client)
-
-    async def explain(
+    async def inspect(
         self,
+        inspection: Inspection,
         text: str,
         source: str,
         target: str,
         translation: str | None,
         client: str = "",
-        change: Change = Change(),
     ) -> dict[str, Any]:
-        """What the viewer's last tab takes, perhaps with something changed."""
-        return await self._look_inside(
-            looking.explanation, text, source, target, translation, client, change
-        )
-
-    async def _look_inside(
-        self,
-        look: looking.Look,
-        text: str,
-        source: str,
-        target: str,
-        translation: str | None,
-        client: str,
-        change: Change = Change(),
-    ) -> dict[str, Any]:
+        """Inspect the model on a text, with its own translation or with a given one."""
         self._check_size([text, translation or ""])
         self.metrics.count([text], client if self.keys else "")
-        check = partial(self._check_inside, look, text, source, target, translation)
+        check = partial(self._check_inspection, inspection, text, source, target, translation)
         route, request, work = await self._aside([text, translation or ""], check)
-        if change.study:  # a pass without each head, and some for the step of learning
-            model = route.model.translator.config.model
-            work *= 4 + model.heads * (model.encoder_layers + 2 * model.decoder_layers)
+        passes = inspection.passes(route.model.translator.config.model)
+        if passes > 1:
+            work *= passes
             self._check_work(work)
 
-        def looked(on_step: OnStep) -> dict[str, Any]:
-            watched = replace(request, on_step=on_step)
-            with self._looking:
-                return look(route.model.translator, text, translation, watched, change)
+        def run(on_step: OnStep) -> dict[str, Any]:
+            with self._inspecting:
+                observed = replace(request, on_step=on_step)
+                return inspection.run(route.model.translator, text, translation, observed)
 
-        return await self.batcher.run(looked, work, client)
+        return await self.batcher.run(run, work, client)
 
     async def _aside(
         self, texts: Sequence[str], function: Callable[[], T], glossary: Glossary = NO_TERMS
@@ -495,10 +475,15 @@ class Service:
             planned.append(_Text(route, sentences, gaps, steps))
         return planned, total
 
-    def _check_inside(
-        self, look: looking.Look, text: str, source: str, target: str, translation: str | None
+    def _check_inspection(
+        self,
+        inspection: Inspection,
+        text: str,
+        source: str,
+        target: str,
+        translation: str | None,
     ) -> tuple[Route, Request, int]:
-        """How to look inside, and the work of it. What would show too many numbers is refused."""
+        """Return the model, the request and the work of an inspection, or refuse it."""
         route = self.models.route(text, source, target)
         translator = route.model.translator
         request = _request(route, None, Request())
@@ -509,7 +494,7 @@ class Service:
             said = translator.searcher.longest_target(query)
         else:
             said = len(translator.codec.encode_target([translation])[0])
-        looking.check(look, translator.config.model, read, said)
+        inspection.check(translator.config.model, read, said)
         return route, request, translator.searcher.work(query) + read + said
 
     def _check_size(self, texts: Sequence[str], allowed: int = 0) -> None:

@@ -23,7 +23,7 @@ from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import Translator
 from dragoman.errors import ConfigError
-from dragoman.inspect.figure import Box, Figure, Label, to_svg
+from dragoman.lab.explain.attention_figure import Box, Figure, Label, to_svg
 from dragoman.text.parallel import read_lines
 
 EVIL = "\x1b[2J\x1b]0;owned\x07 [red]x[/nope]\r\ndragoman: all is well\n\x9b31m\u202e\u2028end"

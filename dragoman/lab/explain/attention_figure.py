@@ -1,6 +1,7 @@
-"""Attention maps as figures for papers: drawn once as rectangles and words, written as SVG or PNG.
+"""Draw attention maps as figures for papers, in SVG or PNG.
 
-The heads of a layer stand side by side, rows ask, columns are looked at; the darker, the more.
+The heads of a layer are side by side, with queries as rows and keys as columns; darker cells have
+larger weights.
 """
 
 import html
@@ -11,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dragoman.errors import ConfigError, MissingPackageError, escaped
-from dragoman.inspect.sentence import KINDS, Inspection
 from dragoman.inspect.words import piece_label
+from dragoman.lab.explain.sentence_inspection import ATTENTION_MAPS, SentenceInspection
 
 _CELL, _FONT, _GAP = 14, 10, 16
-_WIDTH_OF_LETTER = 0.6 * _FONT  # about that of DejaVu Sans
+_WIDTH_OF_LETTER = 0.6 * _FONT  # approximately, in DejaVu Sans
 _PAPER, _INK = np.array([255, 255, 255]), np.array([8, 48, 107])
-_SCALE = 3  # pixels of a PNG for a unit of the figure
+_SCALE = 3  # PNG pixels per unit of the figure
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """Words whose baseline ends at (x, y).
+    """A text whose baseline ends at (x, y).
 
-    With `upright` it starts there and goes upwards; with `middle` it is centred there.
+    With `upright` it starts there and runs upward; with `middle` its center is there.
     """
 
     x: float
@@ -43,7 +44,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Figure:
+class AttentionFigure:
     width: float
     height: float
     boxes: list[Box]
@@ -51,12 +52,12 @@ class Figure:
 
 
 def draw(
-    inspection: Inspection,
+    inspection: SentenceInspection,
     kind: str = "cross",
     layer: int = -1,
     head: int | None = None,
     pieces: bool = False,
-) -> Figure:
+) -> AttentionFigure:
     """A layer's heads side by side, or one of them.
 
     Layers and heads count from 1, and -1 is the last layer.
@@ -66,7 +67,7 @@ def draw(
     maps = inspection.maps[kind] if pieces else inspection.joined(kind)  # (L, H, rows, columns)
     layer = _number("layer", len(maps) if layer == -1 else layer, len(maps))
     heads = range(maps.shape[1]) if head is None else [_number("head", head, maps.shape[1]) - 1]
-    axes = inspection.axes[KINDS[kind].rows], inspection.axes[KINDS[kind].columns]
+    axes = inspection.axes[ATTENTION_MAPS[kind].rows], inspection.axes[ATTENTION_MAPS[kind].columns]
     rows, columns = ([*map(piece_label, a.pieces)] if pieces else list(a.labels) for a in axes)
     left = _GAP + _WIDTH_OF_LETTER * max(map(len, rows))
     top = 2.2 * _GAP + _WIDTH_OF_LETTER * max(map(len, columns))
@@ -83,10 +84,10 @@ def draw(
         ]
         boxes += _cells(maps[layer - 1, number], x, top)
     width = left + len(heads) * (_CELL * len(columns) + _GAP)
-    return Figure(width, top + _CELL * len(rows) + _GAP, boxes, labels)
+    return AttentionFigure(width, top + _CELL * len(rows) + _GAP, boxes, labels)
 
 
-def to_svg(figure: Figure) -> str:
+def to_svg(figure: AttentionFigure) -> str:
     def lines() -> Iterator[str]:
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{figure.width:.0f}" '
@@ -109,18 +110,18 @@ def to_svg(figure: Figure) -> str:
     return "\n".join(lines()) + "\n"
 
 
-def to_png(figure: Figure) -> bytes:
+def to_png(figure: AttentionFigure) -> bytes:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ModuleNotFoundError:
         raise MissingPackageError(
-            "PNG figures need Pillow: pip install pillow; SVG does not."
+            "PNG figures need Pillow: run pip install pillow, or write SVG."
         ) from None
     try:
         font: ImageFont.ImageFont | ImageFont.FreeTypeFont = ImageFont.truetype(
             "DejaVuSans.ttf", _SCALE * _FONT
         )
-    except OSError:  # no such font here: Pillow's own has Latin letters only
+    except OSError:  # Pillow's own font has Latin letters only
         font = ImageFont.load_default(_SCALE * _FONT)
     image = Image.new("RGB", (round(_SCALE * figure.width), round(_SCALE * figure.height)), "white")
     canvas = ImageDraw.Draw(image)
@@ -151,7 +152,7 @@ def to_png(figure: Figure) -> bytes:
 
 
 def _cells(weights: np.ndarray, x: float, y: float) -> list[Box]:
-    """A frame of pale ink, and a cell for each weight."""
+    """Return a pale frame and a cell for each weight."""
     rows, columns = weights.shape
     colours = np.rint(_PAPER + weights[..., None] * (_INK - _PAPER)).astype(int)
     cells = [
@@ -164,5 +165,5 @@ def _cells(weights: np.ndarray, x: float, y: float) -> list[Box]:
 
 def _number(what: str, value: int, most: int) -> int:
     if not 1 <= value <= most:
-        raise ConfigError(f"there is no {what} {value}: they go from 1 to {most}.")
+        raise ConfigError(f"{what} {value} does not exist: choose one from 1 to {most}.")
     return value

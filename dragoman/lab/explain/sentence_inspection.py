@@ -1,6 +1,6 @@
-"""One sentence looked at from all sides.
+"""Inspect one sentence: its attention maps, its beam and its position vectors.
 
-L layers, H heads, S source pieces, T target pieces (the end included), D features.
+L layers, H heads, S source subwords, T target subwords (with the end), D features.
 """
 
 from collections.abc import Sequence
@@ -20,27 +20,27 @@ from dragoman.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A family of attention maps: who asks (rows) and who is looked at (columns)."""
+class AttentionMap:
+    """A kind of attention map: the axis of its queries (rows) and of its keys (columns)."""
 
     title: str
     rows: str
     columns: str
 
 
-KINDS = {
-    "encoder": Kind("Encoder", "source", "source"),
-    # Row t predicts piece t. It sees the pieces before it, from <s>.
-    "decoder": Kind("Decoder", "target", "shifted"),
-    "cross": Kind("Cross", "target", "source"),
+ATTENTION_MAPS = {
+    "encoder": AttentionMap("Encoder", "source", "source"),
+    # Row t predicts subword t from the subwords before it, <s> included.
+    "decoder": AttentionMap("Decoder", "target", "shifted"),
+    "cross": AttentionMap("Cross", "target", "source"),
 }
 
 
 @dataclass
-class Node:
-    """A candidate of the beam.
+class BeamNode:
+    """A node of the beam's tree: one subword that extends a hypothesis.
 
-    `total` is the sum of log-probabilities up to here; `parent` numbers another node, -1 the root.
+    `total` is the sum of log-probabilities so far; `parent` is the index of another node, or -1.
     """
 
     step: int
@@ -48,17 +48,17 @@ class Node:
     piece: str
     total: float
     fate: str  # "kept", "ended" (a complete hypothesis) or "dropped"
-    best: bool = False  # on the way to the translation that the search chose
-    score: float | None = None  # of a complete hypothesis: what search compares
+    best: bool = False  # part of the translation that the search chose
+    score: float | None = None  # of a complete hypothesis, after the length penalty
 
 
-class Tree:
-    """An observer of one sentence's search."""
+class BeamTree:
+    """Observes the search of one sentence and collects its nodes."""
 
     def __init__(self, vocabulary: Vocabulary):
-        self.nodes: list[Node] = []
+        self.nodes: list[BeamNode] = []
         self._vocabulary = vocabulary
-        self._rows = {0: -1}  # row of the search -> node
+        self._rows = {0: -1}  # from a row of the search to its node
 
     def add(self, step: BeamStep) -> None:
         rows: dict[int, int] = {}
@@ -70,28 +70,30 @@ class Tree:
             step.ended.tolist(),
             strict=True,
         ):
-            if total == float("-inf"):  # forbidden
+            if total == float("-inf"):  # a banned token
                 continue
             if kept >= 0:
                 rows[kept] = len(self.nodes)
             fate = "ended" if ended else "kept" if kept >= 0 else "dropped"
             self.nodes.append(
-                Node(step.number, self._rows[parent], self._vocabulary.pieces[token], total, fate)
+                BeamNode(
+                    step.number, self._rows[parent], self._vocabulary.pieces[token], total, fate
+                )
             )
         self._rows = rows
 
     def add_scores(self, settings: DecodingConfig) -> None:
-        """Divide the totals of complete hypotheses by the length penalty, as search does.
+        """Divide the totals of complete hypotheses by the length penalty, as the search does.
 
-        A coverage penalty, which few models have, is not in it.
+        The coverage penalty, which few models use, is left out.
         """
         penalty = LENGTH_PENALTIES[settings.length_penalty]
         for node in self.nodes:
             if node.fate == "ended":
                 node.score = node.total / penalty(self._length(node), settings.alpha)
 
-    def _length(self, node: Node) -> int:
-        """Pieces of a complete hypothesis, its end included."""
+    def _length(self, node: BeamNode) -> int:
+        """Return the length of a complete hypothesis in subwords, the end included."""
         length = 1
         while node.parent >= 0:
             node = self.nodes[node.parent]
@@ -99,9 +101,9 @@ class Tree:
         return length
 
     def mark_best(self, pieces: Sequence[str]) -> None:
-        """Mark the chosen translation from the root.
+        """Mark the nodes of the chosen translation.
 
-        A hypothesis that was cut off at the largest length has no end.
+        A hypothesis that reached the maximum length has no end node.
         """
         children = {(node.parent, node.piece): number for number, node in enumerate(self.nodes)}
         at = -1
@@ -112,19 +114,22 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Inspection:
+class SentenceInspection:
     text: str
     translation: str
-    axes: dict[str, Axis]  # "source", "target", and "shifted": the target, one later
-    maps: dict[str, np.ndarray]  # by the names of KINDS, each (L, H, rows, columns)
-    beam: list[Node]
-    searched: str  # the translation that the search chose, also if another one was given
-    positions: np.ndarray | None  # (max(S, T), D); None where there are none to show
-    base: float | None  # of the wavelengths of sinusoidal positions; None: they are not
+    axes: dict[str, Axis]  # "source", "target", and "shifted": the target, one position later
+    maps: dict[str, np.ndarray]  # by the names of ATTENTION_MAPS, each (L, H, rows, columns)
+    beam: list[BeamNode]
+    searched: str  # the translation that the search chose, even if another one was given
+    positions: np.ndarray | None  # (max(S, T), D), if the model adds position vectors
+    base: float | None  # of the wavelengths, if positions are sinusoidal
 
     def joined(self, kind: str) -> np.ndarray:
-        """A family's maps between words instead of pieces. (L, H, row words, column words)"""
-        rows, columns = self.axes[KINDS[kind].rows], self.axes[KINDS[kind].columns]
+        """Return the maps between words instead of subwords. (L, H, row words, column words)"""
+        rows, columns = (
+            self.axes[ATTENTION_MAPS[kind].rows],
+            self.axes[ATTENTION_MAPS[kind].columns],
+        )
         return join_words(self.maps[kind], rows.words, columns.words)
 
 
@@ -133,11 +138,8 @@ def inspect_sentence(
     text: str,
     translation: str | None = None,
     request: Request = Request(),
-) -> Inspection:
-    """Translate a text and keep all that can be seen.
-
-    With a translation given, attention is that of predicting it.
-    """
+) -> SentenceInspection:
+    """Translate a text and inspect it; if a translation is given, its attention is shown."""
     request, found, beam = observed_search(translator, text, request)
     shown = translator.attention(
         text, found.pieces if translation is None else translation, request
@@ -145,7 +147,7 @@ def inspect_sentence(
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
     positions = translator.config.model.positions
-    return Inspection(
+    return SentenceInspection(
         text,
         found.text if translation is None else translation,
         {
@@ -153,7 +155,7 @@ def inspect_sentence(
             "target": Axis.of(target),
             "shifted": Axis.of([vocabulary.pieces[vocabulary.bos], *target[:-1]]),
         },
-        {name: np.asarray(shown[name]) for name in KINDS if name in shown},
+        {name: np.asarray(shown[name]) for name in ATTENTION_MAPS if name in shown},
         beam,
         found.text,
         translator.position_vectors(max(len(source), len(target))),
@@ -163,15 +165,15 @@ def inspect_sentence(
 
 def observed_search(
     translator: InspectableTranslator, text: str, request: Request
-) -> tuple[Request, Candidate, list[Node]]:
-    """A text translated in one piece: the request that does so, what was found, and the beam."""
+) -> tuple[Request, Candidate, list[BeamNode]]:
+    """Translate a text without splitting it; return the request, the candidate and the beam."""
     if not text.strip():
-        raise TranslationError("there is no text to look at.")
+        raise TranslationError("the text is empty: give a sentence.")
     settings = request.decoding or translator.config.decoding
-    # a text in parts would have several trees
+    # Several segments would have several trees.
     request = replace(request, decoding=replace(settings, by_sentence=False))
     translator.encode_whole(text, request)
-    tree = Tree(translator.engine.target)
+    tree = BeamTree(translator.engine.target)
     observed = replace(request, observer=tree.add, nbest=1)
     found = translator.translate([text], observed)[0].candidates[0]
     tree.mark_best((*translator.forced_pieces(text, request), *found.pieces))
@@ -182,7 +184,7 @@ def observed_search(
 def join_words(
     weights: np.ndarray, row_words: Sequence[int], column_words: Sequence[int]
 ) -> np.ndarray:
-    """Attention between words: columns of a word are summed, its rows averaged.
+    """Merge subwords into words: sum the columns of a word, average its rows.
 
     >>> join_words(np.array([[0.25, 0.75], [0.75, 0.25]]), [0, 0], [0, 1]).tolist()
     [[0.5, 0.5]]

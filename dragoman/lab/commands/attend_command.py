@@ -1,4 +1,4 @@
-"""`dragoman attend`"""
+"""The command `dragoman attend`."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from dragoman.errors import ConfigError
 
 
 def command(
-    text: Annotated[str, typer.Argument(help="A sentence to translate and look at.")],
+    text: Annotated[str, typer.Argument(help="A sentence to translate and inspect.")],
     model: OneModel = "",
     out: Annotated[
         str, typer.Option(help="Page to write, for a browser: attention, beam, positions.")
@@ -43,12 +43,12 @@ def command(
 
     Example: `dragoman attend "Der Hund schläft." --model runs/demo --out runs/attention.html`
     """
-    from dragoman.inspect.figure import draw, to_png, to_svg
-    from dragoman.inspect.page import page
-    from dragoman.inspect.sentence import inspect_sentence
+    from dragoman.lab.explain.attention_figure import draw, to_png, to_svg
+    from dragoman.lab.explain.html_page import page
+    from dragoman.lab.explain.sentence_inspection import inspect_sentence
 
     if not (out or svg or png):
-        raise ConfigError("there is nothing to write: give --out page.html, --svg or --png.")
+        raise ConfigError("nothing to write: give --out page.html, --svg or --png.")
     translator = load_model(one_model(model), device, engine, from_, to, text)
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)

@@ -13,11 +13,16 @@ from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
 from dragoman.errors import ConfigError, TranslationError
-from dragoman.inspect.figure import draw, to_png, to_svg
-from dragoman.inspect.page import FULL, page, payload
-from dragoman.inspect.sentence import KINDS, Inspection, inspect_sentence, join_words
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis
+from dragoman.lab.explain.attention_figure import draw, to_png, to_svg
+from dragoman.lab.explain.html_page import FULL, page, payload
+from dragoman.lab.explain.sentence_inspection import (
+    ATTENTION_MAPS,
+    SentenceInspection,
+    inspect_sentence,
+    join_words,
+)
 from tests.conftest import small_engine
 
 TEXT = "eins zwei drei vier"
@@ -29,7 +34,7 @@ def translator(trained) -> InspectableTranslator:
 
 
 @pytest.fixture(scope="module")
-def seen(translator) -> Inspection:
+def seen(translator) -> SentenceInspection:
     return inspect_sentence(translator, TEXT)
 
 
@@ -37,7 +42,7 @@ def data_of(written: str) -> dict:
     return json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', written, re.S)[1])
 
 
-def test_a_model_that_goes_by_sentences_is_shown_the_whole_text(translator) -> None:
+def test_a_model_that_splits_sentences_gets_the_whole_text(translator) -> None:
     text = "eins zwei. Drei vier."
     by_sentence = replace(translator.config, {"decoding.by_sentence": True}).decoding
     whole = inspect_sentence(translator, text)
@@ -50,7 +55,7 @@ def test_a_model_that_goes_by_sentences_is_shown_the_whole_text(translator) -> N
 def test_the_weights_on_the_page_are_those_used_in_the_search(translator, seen) -> None:
     shown = {entry["name"]: entry for entry in data_of(page(seen))["maps"]}
     for name, weights in translator.attention(TEXT).items():
-        if name in KINDS:
+        if name in ATTENTION_MAPS:
             raw = np.frombuffer(base64.b64decode(shown[name]["weights"]), dtype="<u2").reshape(
                 weights.shape
             )
@@ -70,12 +75,15 @@ def test_every_map_of_the_engine_is_on_the_page(translator, seen) -> None:
     source = translator.codec.encode_source([TEXT])[0]
     assert set(seen.maps) == set(translator.engine.attention_weights(source, source[:-1]))
     for name, weights in seen.maps.items():
-        rows, columns = seen.axes[KINDS[name].rows], seen.axes[KINDS[name].columns]
+        rows, columns = (
+            seen.axes[ATTENTION_MAPS[name].rows],
+            seen.axes[ATTENTION_MAPS[name].columns],
+        )
         assert weights.shape[2:] == (len(rows.pieces), len(columns.pieces))
         np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=1e-5)
 
 
-def test_the_pieces_shown_are_those_that_search_said_even_if_text_is_cut_otherwise(
+def test_the_subwords_shown_come_from_the_search(
     translator,
 ) -> None:
     spelled = [piece for piece in "▁" + "one" if piece in translator.codec.target.ids]
@@ -84,10 +92,13 @@ def test_the_pieces_shown_are_those_that_search_said_even_if_text_is_cut_otherwi
     assert shown["target"] != translator.attention("eins", "one")["target"]
 
 
-def test_joined_words_still_look_at_all_there_is(seen) -> None:
+def test_rows_of_joined_words_still_sum_to_one(seen) -> None:
     for name in seen.maps:
         joined = seen.joined(name)
-        rows, columns = seen.axes[KINDS[name].rows], seen.axes[KINDS[name].columns]
+        rows, columns = (
+            seen.axes[ATTENTION_MAPS[name].rows],
+            seen.axes[ATTENTION_MAPS[name].columns],
+        )
         assert joined.shape[2:] == (len(rows.labels), len(columns.labels))
         np.testing.assert_allclose(joined.sum(axis=-1), 1.0, atol=1e-5)
     draws = np.random.default_rng(1).dirichlet(np.ones(4), size=3)
@@ -137,7 +148,7 @@ def test_the_position_vectors_shown_are_those_added(translator, seen) -> None:
     )
 
 
-def test_a_hostile_text_cannot_leave_its_place_on_the_page(translator) -> None:
+def test_a_hostile_text_cannot_inject_markup(translator) -> None:
     text = "</script><script>alert(1)</script><!-- \u2028 {{script}} &amp;"
     written = page(inspect_sentence(translator, text))
     assert written.count("<script") == 2  # the data and the viewer
@@ -149,7 +160,7 @@ def test_a_hostile_text_cannot_leave_its_place_on_the_page(translator) -> None:
     xml.etree.ElementTree.fromstring(figure)
 
 
-def test_the_page_asks_nothing_of_any_network(seen) -> None:
+def test_the_page_needs_no_network(seen) -> None:
     written = page(seen)
     assert "default-src 'none'" in written
     addresses = set(re.findall(r"https?://[^\s\"'<]+", written))
@@ -174,8 +185,8 @@ def test_a_figure_has_a_cell_for_each_weight(seen) -> None:
             draw(seen, **wrong)
 
 
-def test_what_cannot_be_shown_is_refused(translator, trained) -> None:
-    with pytest.raises(TranslationError, match="no text"):
+def test_a_text_that_cannot_be_inspected_is_refused(translator, trained) -> None:
+    with pytest.raises(TranslationError, match="text is empty"):
         inspect_sentence(translator, "  ")
     narrow = InspectableTranslator(
         translator.engine,
@@ -188,7 +199,7 @@ def test_what_cannot_be_shown_is_refused(translator, trained) -> None:
         inspect_sentence(dragoman.load(f"{trained},{trained}", device="cpu"), TEXT)
 
 
-def test_a_given_translation_is_what_is_looked_at(translator) -> None:
+def test_a_given_translation_is_the_one_inspected(translator) -> None:
     seen = inspect_sentence(translator, TEXT, "nine nine", Request())
     assert seen.axes["target"].labels == ("nine", "nine", "</s>")
     assert payload(seen)["translation"] == "nine nine"
@@ -219,7 +230,7 @@ def test_the_beam_shows_the_scores_that_decide(trained) -> None:
     assert all(node.score is None for node in seen.beam if node.fate != "ended")
 
 
-def test_a_translation_that_was_given_is_not_taken_for_the_chosen_one(trained) -> None:
+def test_a_given_translation_is_not_marked_as_chosen(trained) -> None:
     translator = dragoman.load(trained, device="cpu")
     shown = payload(inspect_sentence(translator, "eins zwei", "nine nine"))
     assert (shown["translation"], shown["searched"]) == ("nine nine", "one two")

@@ -1,26 +1,26 @@
-"""Requests that look inside a model, or change it for a moment, do not meet in it."""
+"""Inspections of a model run one at a time, and their cost is counted."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 from fastapi.testclient import TestClient
 
-from dragoman.serve import looking
+from dragoman.lab.explain import routes
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Service
 
 
-def test_one_looks_inside_at_a_time(trained, monkeypatch) -> None:
+def test_one_inspection_runs_at_a_time(trained, monkeypatch) -> None:
     inside, most = [], []
 
-    def explanation(*_):
+    def explain(*_):
         inside.append(None)
         most.append(len(inside))
         time.sleep(0.3)
         inside.pop()
         return {}
 
-    monkeypatch.setattr(looking, "explanation", explanation)
+    monkeypatch.setattr(routes, "explain", explain)
     service = Service([str(trained)], device="cpu")
     service.batcher.workers = 2
     with TestClient(create_app(service), raise_server_exceptions=False) as client:
@@ -30,8 +30,8 @@ def test_one_looks_inside_at_a_time(trained, monkeypatch) -> None:
     assert most == [1, 1]
 
 
-def test_to_study_all_heads_is_counted_as_a_pass_for_each(trained, monkeypatch) -> None:
-    """And four more, for a step of learning; without them, it is one."""
+def test_studying_all_heads_counts_as_a_pass_for_each(trained, monkeypatch) -> None:
+    """Plus four for the gradient step."""
     works: list[int] = []
 
     async def run(look, work: int, client: str) -> dict[str, object]:

@@ -19,11 +19,12 @@ from dragoman.config import ModelConfig, replace
 from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
-from dragoman.inspect import explain as module
-from dragoman.inspect.explain import BLOCK, TEMPERATURES, explain, page, payload
-from dragoman.inspect.panel import statement
-from dragoman.inspect.panels import panels
 from dragoman.inspect.translator import InspectableTranslator
+from dragoman.lab.explain import explanation as module
+from dragoman.lab.explain.explanation import BLOCK, TEMPERATURES, explain, page, payload
+from dragoman.lab.explain.panel import statement
+from dragoman.lab.explain.panels import panels
+from dragoman.lab.explain.trace import trace_pair
 from dragoman.model.attention import plain_attention
 from dragoman.model.build import ARCHITECTURES, build_model
 from dragoman.model.weights import get_weights
@@ -156,7 +157,7 @@ def close(shown: np.ndarray, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_every_number_shown_is_that_of_a_transformer_computed_by_hand(translator, norm) -> None:
+def test_every_number_equals_a_transformer_computed_by_hand(translator, norm) -> None:
     """Through JSON and base64, as the page gets them."""
     if translator.config.model.norm != norm:
         translator = untrained(translator, model__norm=norm, model__activation="relu")
@@ -193,7 +194,7 @@ def test_every_number_shown_is_that_of_a_transformer_computed_by_hand(translator
             assert normaliser == pytest.approx(total, abs=2e-3)
 
 
-def test_nothing_is_hidden_but_what_comes_later(explained) -> None:
+def test_masks_hide_later_positions_only(explained) -> None:
     masks = [layer["mask"] for part in explained["parts"] for layer in part["layers"]]
     size = len(explained["axes"]["target"]["pieces"])
     shown = [mask for mask in masks if mask is not None]
@@ -202,7 +203,7 @@ def test_nothing_is_hidden_but_what_comes_later(explained) -> None:
         assert np.array_equal(mask, np.tril(np.ones((size, size), dtype=bool)))
 
 
-def test_the_probabilities_of_what_was_said_are_those_of_the_score(translator, explained) -> None:
+def test_the_probabilities_of_the_translation_equal_its_score(translator, explained) -> None:
     scores = translator.score([TEXT], [explained["translation"]])[0]
     at_one = TEMPERATURES.index(1.0)
     for step, expected in zip(explained["output"]["steps"], scores, strict=True):
@@ -232,11 +233,11 @@ def test_merges_end_in_the_pieces_of_the_sentence(translator) -> None:
             assert "".join(after) == "".join(before)
 
 
-def test_a_long_sentence_travels_in_eight_bits_and_loses_half_a_step(
+def test_a_long_sentence_is_stored_in_eight_bits_and_loses_half_a_step(
     explained, monkeypatch
 ) -> None:
     exact = explained["parts"][0]["layers"][0]
-    monkeypatch.setattr(module, "MOST_BYTES", 0)
+    monkeypatch.setattr(module, "MAX_BYTES", 0)
     packed = payload(explained)["parts"][0]["layers"][0]
     assert "bytes" in packed["q"]
     assert "halves" in packed["scores"]
@@ -282,7 +283,7 @@ def test_the_guide_names_the_panels_that_an_architecture_leaves_out() -> None:
     assert not named
 
 
-def test_a_decoder_only_model_looks_at_both_sides_at_once(translator) -> None:
+def test_a_decoder_only_model_attends_to_both_sides_together(translator) -> None:
     model = untrained(translator, model__architecture="decoder-only")
     shown = explain(model, TEXT, "one two")
     source, target = shown["parts"]
@@ -316,7 +317,7 @@ def test_every_variant_shows_its_own_formula_and_code(translator, name) -> None:
     assert len(shown["panels"]) == 12
 
 
-def test_a_statement_is_found_where_it_stands() -> None:
+def test_a_statement_is_found_with_its_location() -> None:
     code, where = statement(plain_attention, "masked_fill")
     file, line = where.split(":")
     root = Path(dragoman.__file__).parents[1]
@@ -326,7 +327,7 @@ def test_a_statement_is_found_where_it_stands() -> None:
         statement(plain_attention, "no such words")
 
 
-def test_a_hostile_text_cannot_leave_its_place_on_the_page(translator) -> None:
+def test_a_hostile_text_cannot_inject_markup(translator) -> None:
     text = "</script><script>alert(1)</script><!-- \u2028 {{script}} &amp;"
     written = page(explain(translator, text, "one"))
     assert written.count("<script") == 2  # the data and the viewer
@@ -335,7 +336,7 @@ def test_a_hostile_text_cannot_leave_its_place_on_the_page(translator) -> None:
     assert data["text"] == text
 
 
-def test_the_page_asks_nothing_of_any_network(explained) -> None:
+def test_the_page_needs_no_network(explained) -> None:
     written = page(explained)
     assert "default-src 'none'" in written
     addresses = set(re.findall(r"https?://[^\s\"'<\\]+", written))
@@ -343,14 +344,16 @@ def test_the_page_asks_nothing_of_any_network(explained) -> None:
     assert addresses == {"http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML"}
 
 
-def test_what_cannot_be_explained_is_refused(translator, trained) -> None:
-    with pytest.raises(TranslationError, match="no text"):
+def test_an_empty_text_or_an_ensemble_is_refused(translator, trained) -> None:
+    with pytest.raises(TranslationError, match="text is empty"):
         explain(translator, " ", None, Request())
-    with pytest.raises(TranslationError, match="load one model"):
+    with pytest.raises(TranslationError, match="load a single model"):
         explain(dragoman.load(f"{trained},{trained}", device="cpu"), TEXT)
 
 
-def test_the_command_writes_the_page_and_says_the_translation(dragoman, trained, tmp_path) -> None:
+def test_the_command_writes_the_page_and_prints_the_translation(
+    dragoman, trained, tmp_path
+) -> None:
     out = tmp_path / "new" / "page.html"
     common = ["explain", "eins zwei", "--model", trained, "--device", "cpu"]
     answer = dragoman(*common, "--out", out)
@@ -358,14 +361,14 @@ def test_the_command_writes_the_page_and_says_the_translation(dragoman, trained,
     assert "openExplanation(" in out.read_text(encoding="utf-8")
     refused = dragoman(*common)
     assert refused.code == 1
-    assert refused.err == "dragoman: there is nothing to write: give --out page.html.\n"
+    assert refused.err == "dragoman: nothing to write: give --out page.html.\n"
 
 
 def test_a_trace_changes_nothing_and_leaves_no_hooks(translator) -> None:
     model = translator.engine.model
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9]])
     before = model.logits(model(source, target))
-    traced = translator.engine.trace([5, 6, 7, 3], [8, 9])
+    traced = trace_pair(translator.engine, [5, 6, 7, 3], [8, 9])
     torch.testing.assert_close(traced.logits, before)
     assert all(not part._forward_hooks for part in model.modules())
 

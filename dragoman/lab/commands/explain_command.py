@@ -1,4 +1,4 @@
-"""`dragoman explain`"""
+"""The command `dragoman explain`."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ def command(
         typer.Option(
             metavar="PART",
             help="Switch a part off: encoder.0.head.2, cross.1.head.0, decoder.1, "
-            "encoder.0.network (repeatable; everything counts from 0).",
+            "encoder.0.network (repeatable; numbers start at 0).",
         ),
     ] = None,
     swap: Annotated[
@@ -30,18 +30,16 @@ def command(
     ] = None,
     place: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PIECE=POSITION", help="Put a piece of the source elsewhere (repeatable)."
-        ),
+        typer.Option(metavar="PIECE=POSITION", help="Move a subword of the source (repeatable)."),
     ] = None,
     begin: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the translation has to begin with.")
+        str, typer.Option(metavar="TEXT", help="Text that the translation must begin with.")
     ] = "",
     temperature: Annotated[
-        float, typer.Option(min=0.0, help="Draw the translation at this temperature.")
+        float, typer.Option(min=0.0, help="Sample the translation at this temperature.")
     ] = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Draw from so many pieces; 0: all.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")] = 1,
+    top_k: Annotated[int, typer.Option(min=0, help="Subwords to sample from; 0: all.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the samples.")] = 1,
     from_: From = "",
     to: To = "",
     beam: Beam = None,
@@ -51,25 +49,25 @@ def command(
 ) -> None:
     """Follow a sentence through the model, step by step, on one page with the model's own numbers.
 
-    With a part switched off, words swapped or another beginning, the sentence is translated anew by
-    the changed model, one piece at a time.
+    With a part switched off, words swapped or another beginning, the changed model translates the
+    sentence again, one subword at a time.
 
     Example: `dragoman explain "The dog sleeps." --to de --out runs/explained.html`
 
     Example: `dragoman explain "The dog sleeps." --to de --off cross.0.head.1 --out runs/off.html`
     """
-    from dragoman.inspect.explain import explain, page
-    from dragoman.inspect.touch import Change
+    from dragoman.lab.explain.explanation import explain, page
+    from dragoman.lab.explain.interventions import Intervention
 
     if not out:
-        raise ConfigError("there is nothing to write: give --out page.html.")
+        raise ConfigError("nothing to write: give --out page.html.")
     translator = load_model(one_model(model), device, engine, from_, to, text)
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
     )
     codec = translator.codec
     said = [codec.target.pieces[i] for i in codec.encode_target([begin])[0]] if begin else []
-    change = Change(
+    change = Intervention(
         tuple(off or ()), swap, dict(map(_place, place or ())), tuple(said), temperature, top_k,
         seed, study=True,
     )  # fmt: skip
@@ -82,5 +80,5 @@ def command(
 def _place(given: str) -> tuple[int, int]:
     piece, _, position = given.partition("=")
     if not (piece.isdecimal() and position.isdecimal()):
-        raise ConfigError(f"--place {given}: say which piece goes where, as 2=7.")
+        raise ConfigError(f"--place {given}: expected PIECE=POSITION, such as 2=7.")
     return int(piece), int(position)

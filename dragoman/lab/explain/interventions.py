@@ -1,9 +1,10 @@
-"""Changes to a model, or to what it reads, and what comes of them.
+"""Interventions: change a model or its input and observe the effect.
 
-    S source pieces, T target pieces (the end included), V vocabulary, L layers, H heads.
+    S source subwords, T target subwords (with the end), V vocabulary, L layers, H heads.
 
-Nothing is simulated: hooks change the module that computes, and every number comes from it. A head
-that is off adds nothing to its sublayer's sum, a layer that is off hands on what it was given.
+Nothing is simulated: hooks change the modules, and the changed model computes every number. A head
+that is switched off adds nothing to the sum over the heads; a layer that is switched off returns
+its input.
 
     encoder.0.head.2   decoder.1.head.0   cross.1.head.3      one head
     encoder.3          decoder.1                              a whole layer
@@ -27,64 +28,66 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from dragoman.engine.torch_engine import TorchEngine
-    from dragoman.model.trace import Trace
+    from dragoman.lab.explain.trace import Trace
 
 _PART = re.compile(r"(encoder|decoder|cross)\.(\d+)(?:\.head\.(\d+)|\.(network))?$")
-_LISTED = 5  # pieces shown of each layer's opinion
+_LISTED = 5  # subwords shown for each layer of the logit lens
 
 
 @dataclass(frozen=True)
-class Change:
-    """What is to be different. Places and words count from 0."""
+class Intervention:
+    """Describes a change. Positions and words count from 0."""
 
-    off: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()  # parts to switch off
     swap: tuple[int, int] | None = None  # two words of the source
-    places: Mapping[int, int] = field(default_factory=dict)  # source piece -> another position
-    say: tuple[str, ...] = ()  # pieces that the translation begins with
-    temperature: float = 0.0  # 0: the likeliest piece each time
-    top_k: int = 0  # pieces to draw from; 0: all
+    places: Mapping[int, int] = field(default_factory=dict)  # source subword to new position
+    say: tuple[str, ...] = ()  # subwords that the translation must begin with
+    temperature: float = 0.0  # 0: the most likely subword each time
+    top_k: int = 0  # subwords to sample from; 0: all
     seed: int = 1
-    study: bool = False  # also what each head is worth, and one step of learning
+    study: bool = False  # also the importance of each head, and one gradient step
 
     def __bool__(self) -> bool:
-        """Whether anything differs."""
-        return replace(self, study=False) != Change()
+        """Return whether anything changes."""
+        return replace(self, study=False) != Intervention()
 
 
-def own_copy(engine: "TorchEngine") -> "TorchEngine":
-    """An engine whose model can be changed while others use theirs."""
+def clone_engine(engine: "TorchEngine") -> "TorchEngine":
+    """Copy an engine, so that changes to its model affect no other user."""
     model = copy.deepcopy(engine.model)
     return type(engine)(model, engine.source, engine.target, engine.device)
 
 
-def parts_of(model: "nn.Module", name: str) -> tuple[str, int, int | None, bool]:
-    """Stack, layer, head and whether the network is meant; the errors are the reader's."""
+def parse_part(model: "nn.Module", name: str) -> tuple[str, int, int | None, bool]:
+    """Parse the name of a part into stack, layer, head, and whether it is the network."""
     match = _PART.match(name)
     if match is None:
         raise TranslationError(
-            f"{name!r} is no part of a model: say encoder.0.head.2, cross.1.head.0, decoder.1 or "
-            "encoder.0.network."
+            f"{name!r} is not a part of a model: expected a name such as encoder.0.head.2, "
+            "cross.1.head.0, decoder.1 or encoder.0.network."
         )
     stack, layer = match[1], int(match[2])
     where = "decoder" if stack == "cross" else stack
     layers = getattr(model, where, ())
     if layer >= len(layers):
-        raise TranslationError(f"{name}: the {where} has {len(layers)} layers, counted from 0.")
+        raise TranslationError(f"{name}: the {where} has {len(layers)} layers, numbered from 0.")
     head = int(match[3]) if match[3] else None
     config: Any = model.config
     if head is not None and head >= config.heads:
-        raise TranslationError(f"{name}: a layer has {config.heads} heads, counted from 0.")
+        raise TranslationError(f"{name}: a layer has {config.heads} heads, numbered from 0.")
     if stack == "cross" and head is None:
-        raise TranslationError(f"{name}: of cross-attention, name a head, as cross.{layer}.head.0.")
+        raise TranslationError(
+            f"{name}: cross-attention needs a head, such as cross.{layer}.head.0."
+        )
     return stack, layer, head, bool(match[4])
 
 
 @contextmanager
-def changed(model: "nn.Module", change: Change) -> Iterator[None]:
-    """The model with the change, for as long as this lasts."""
+def intervened(model: "nn.Module", change: Intervention) -> Iterator[None]:
+    """Apply the change to the model, and undo it on exit."""
     config: Any = model.config
     if change and config.architecture != "transformer":
-        raise TranslationError("only an encoder-decoder Transformer can be changed here.")
+        raise TranslationError("interventions need an encoder-decoder Transformer.")
     handles: list[Any] = []
     try:
         for name in change.off:
@@ -98,7 +101,7 @@ def changed(model: "nn.Module", change: Change) -> Iterator[None]:
 
 
 def _switch_off(model: "nn.Module", name: str) -> "torch.utils.hooks.RemovableHandle":
-    stack, number, head, network = parts_of(model, name)
+    stack, number, head, network = parse_part(model, name)
     layer = getattr(model, "decoder" if stack == "cross" else stack)[number]
     if network:
         if layer.feed_forward is None:
@@ -112,10 +115,10 @@ def _switch_off(model: "nn.Module", name: str) -> "torch.utils.hooks.RemovableHa
 def _without_heads(
     layer: Any, stack: str, name: str, off: Sequence[tuple[int | slice, int]]
 ) -> "torch.utils.hooks.RemovableHandle":
-    """`off`: rows of a batch, and the head that is off there."""
+    """Switch heads off; `off` pairs rows of a batch with the head to switch off there."""
     project = (layer.cross if stack == "cross" else layer.attention).project
     if not hasattr(project, "to_out"):
-        raise TranslationError(f"{name}: heads without projections cannot be switched off.")
+        raise TranslationError(f"{name}: a head without projections cannot be switched off.")
 
     def without(_: object, given: tuple["Tensor"]) -> tuple["Tensor"]:
         joined = given[0].clone()  # (B, T, H*K)
@@ -128,18 +131,18 @@ def _without_heads(
 
 
 def _move(model: "nn.Module", places: Mapping[int, int]) -> "torch.utils.hooks.RemovableHandle":
-    """Some pieces of the source as if they stood elsewhere."""
+    """Give some subwords of the source the vectors of other positions."""
     positions: Any = getattr(model, "source_embedding").positions  # noqa: B009
     if not hasattr(positions, "vectors"):
-        raise TranslationError("this model adds no vectors for positions: none can be edited.")
+        raise TranslationError("this model adds no position vectors, so none can be moved.")
 
     def moved(module: Any, given: tuple[Any, ...], result: "Tensor") -> "Tensor":
         x, result = given[0], result.clone()
         for piece, place in places.items():
             if not 0 <= piece < x.shape[1] or place < 0:
                 raise TranslationError(
-                    f"there is no piece {piece} to be put at {place}: the source has "
-                    f"{x.shape[1]}, counted from 0."
+                    f"subword {piece} cannot move to position {place}: the source has "
+                    f"{x.shape[1]} subwords, numbered from 0."
                 )
             result[:, piece] = module.forward(x[:, piece : piece + 1], place)[:, 0]
         return result
@@ -148,8 +151,8 @@ def _move(model: "nn.Module", places: Mapping[int, int]) -> "torch.utils.hooks.R
     return handle
 
 
-def swapped(pieces: Sequence[str], ids: Sequence[int], words: tuple[int, int]) -> list[int]:
-    """The ids of a source with two of its words in each other's place.
+def swap_words(pieces: Sequence[str], ids: Sequence[int], words: tuple[int, int]) -> list[int]:
+    """Swap two words of a source, given as ids.
 
     >>> swapped(["▁a", "▁b", "c", "▁d"], [5, 6, 7, 8], (0, 1))
     [6, 7, 5, 8]
@@ -161,19 +164,23 @@ def swapped(pieces: Sequence[str], ids: Sequence[int], words: tuple[int, int]) -
     first, second = words
     if first not in groups or second not in groups:
         raise TranslationError(
-            f"there are no words {first} and {second} to swap: the source has {len(groups)}, "
-            "counted from 0."
+            f"words {first} and {second} cannot be swapped: the source has {len(groups)} words, "
+            "numbered from 0."
         )
     groups[first], groups[second] = groups[second], groups[first]
     return [piece for number in groups for piece in groups[number]]
 
 
-def said_anew(
-    engine: "TorchEngine", source: Sequence[int], start: Sequence[int], change: Change, most: int
+def regenerate(
+    engine: "TorchEngine",
+    source: Sequence[int],
+    start: Sequence[int],
+    change: Intervention,
+    most: int,
 ) -> list[int]:
-    """What the engine says after `start`, one piece at a time: the likeliest, or drawn.
+    """Continue `start` greedily or by sampling, and return the ids without the end.
 
-    Without the end; at most so many pieces.
+    `most` limits their number.
     """
     draw = np.random.default_rng(change.seed)
     vocabulary = engine.target
@@ -192,7 +199,7 @@ def said_anew(
     return said
 
 
-def _next(log_probs: np.ndarray, change: Change, draw: np.random.Generator) -> int:
+def _next(log_probs: np.ndarray, change: Intervention, draw: np.random.Generator) -> int:
     if not change.temperature:
         return int(log_probs.argmax())
     scores = log_probs.astype(np.float64) / change.temperature
@@ -203,9 +210,9 @@ def _next(log_probs: np.ndarray, change: Change, draw: np.random.Generator) -> i
 
 
 def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> list[dict[str, Any]]:
-    """What each decoder layer would say if it were the last: its vector through norm and output.
+    """Decode the output of each decoder layer as if it were the last (nostalgebraist 2020).
 
-    (nostalgebraist 2020.) For each layer and step the best pieces, and the chance of what was said.
+    Return, for each layer and step, the best subwords and the probability of the chosen one.
     """
     import torch
 
@@ -229,15 +236,15 @@ def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> lis
     return layers
 
 
-def worth(
+def head_importance(
     engine: "TorchEngine", source: Sequence[int], target: Sequence[int]
 ) -> dict[str, list[list[float]]]:
-    """What each head is worth to this translation: the log-probability that is lost without it.
+    """Return the log-probability that the translation loses without each head.
 
-    By kind: for each layer, a number for each head. The heads of a layer are a batch, in which
-    each row does without one of them.
+    Each kind of attention has a list of layers, each with a number per head. One batch covers the
+    heads of a layer: each row runs without one of them.
     """
-    engine = own_copy(engine)
+    engine = clone_engine(engine)
     model: Any = engine.model
     whole = float(engine.score([source], [target])[0].sum())
     lost: dict[str, list[list[float]]] = {}
@@ -255,20 +262,20 @@ def worth(
     return lost
 
 
-def learn_once(
+def gradient_step(
     engine: "TorchEngine", source: Sequence[int], target: Sequence[int], rate: float
 ) -> dict[str, Any]:
-    """One step of learning this pair: θ ← θ - rate·∇, on a copy.
+    """Take one gradient step on this pair, θ ← θ - rate·∇, on a copy of the model.
 
-    The loss is the mean over the pieces of the translation, its end included. Norms of the gradient
-    are given for each layer; log-probabilities of the pieces before and after.
+    The loss is the mean over the subwords of the translation, the end included. Return the norm of
+    the gradient for each layer and the log-probabilities before and after the step.
     """
     import torch
     import torch.nn.functional as F
 
     from dragoman.data.batches import collate
 
-    model: Any = own_copy(engine).model.requires_grad_(True)
+    model: Any = clone_engine(engine).model.requires_grad_(True)
     batch = collate([source], [target], engine.source, engine.target)
     ids, shifted, wanted = (
         torch.from_numpy(array).to(engine.device)

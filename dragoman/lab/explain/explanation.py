@@ -1,15 +1,15 @@
-"""`dragoman explain`: one sentence on its way through a model, step by step, with the model's own
-numbers.
+"""Follow one sentence through a model, step by step, with the model's own numbers.
 
-    S source pieces, T target pieces (the end included), D features, H heads, K features per head.
+    S source subwords, T target subwords (with the end), D features, H heads, K features per head.
 
-All vectors come from one forward pass over the sentence and its translation (`model/trace.py`), on
-torch, whatever engine translated: weights stored in int8 become floats first. The beam is that of
-the search itself. What follows from these numbers by one step (a sum, a norm, a softmax at another
-temperature) the page computes from them.
+All vectors come from one forward pass over the sentence and its translation (`trace.py`). The pass
+runs on PyTorch in float32, even if another engine translated. The beam is the one that the search
+used. The page itself computes simple consequences of these numbers, such as a sum, a norm, or a
+softmax at another temperature.
 
-Vectors travel as 16-bit floats. Where a long sentence would make a page of many megabytes, they
-travel in 8 bits, with a scale for each block of features. Scores and weights keep their 16 bits.
+The page stores vectors as 16-bit floats. For a long sentence, which would make a page of many
+megabytes, it stores them in 8 bits with a scale for each block of features; scores and weights keep
+16 bits.
 """
 
 import base64
@@ -23,40 +23,47 @@ from dragoman.config import DecodingConfig, ModelConfig
 from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import TranslationError
-from dragoman.inspect.page import SCRIPTS, STYLES, axis_payload, beam_payload, filled
-from dragoman.inspect.panel import statement
-from dragoman.inspect.panels import panels
-from dragoman.inspect.sentence import Node, observed_search
-from dragoman.inspect.touch import (
-    Change,
-    changed,
-    learn_once,
-    logit_lens,
-    own_copy,
-    said_anew,
-    swapped,
-    worth,
-)
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import Axis, piece_label
+from dragoman.lab.explain.html_page import (
+    SCRIPTS,
+    STYLES,
+    axis_payload,
+    beam_payload,
+    fill_template,
+)
+from dragoman.lab.explain.interventions import (
+    Intervention,
+    clone_engine,
+    gradient_step,
+    head_importance,
+    intervened,
+    logit_lens,
+    regenerate,
+    swap_words,
+)
+from dragoman.lab.explain.panel import statement
+from dragoman.lab.explain.panels import panels
+from dragoman.lab.explain.sentence_inspection import BeamNode, observed_search
+from dragoman.lab.explain.trace import trace_pair
 from dragoman.text.codec import Codec
 
 if TYPE_CHECKING:
     from dragoman.engine.torch_engine import TorchEngine
+    from dragoman.lab.explain.trace import Trace
     from dragoman.model.attention import Look
-    from dragoman.model.trace import Trace
 
-LISTED = 12  # pieces of the vocabulary shown at each step
+LISTED = 12  # subwords of the vocabulary shown at each step
 TEMPERATURES = tuple(round(0.1 * i, 1) for i in range(1, 21))
-POSITIONS = 64  # places of the position table shown at least
-MOST_BYTES = 3_000_000  # of vectors in 16 bits; beyond, 8 bits
+POSITIONS = 64  # rows of the position table, at least
+MAX_BYTES = 3_000_000  # of vectors in 16 bits; larger pages use 8 bits
 BLOCK = 64  # features that share a scale in 8 bits
 NOT_VECTORS = ("scores", "weights")
-LEARNING_RATE = 0.01  # of the one step of learning that is shown
+LEARNING_RATE = 0.01  # of the gradient step
 
 
-class _Kind(NamedTuple):
-    """An attention: who asks, who is asked, and where the trace has it."""
+class _AttentionKind(NamedTuple):
+    """One kind of attention: its queries, its keys, and its place in the trace."""
 
     title: str
     rows: str
@@ -68,13 +75,13 @@ class _Kind(NamedTuple):
 
 
 _IN_TWO_STACKS = (
-    _Kind("Encoder", "source", "source", "encoder", "encoder"),
-    _Kind("Decoder", "target", "said", "decoder", "decoder"),
-    _Kind("Cross", "target", "source", "cross", "decoder", "cross"),
+    _AttentionKind("Encoder", "source", "source", "encoder", "encoder"),
+    _AttentionKind("Decoder", "target", "said", "decoder", "decoder"),
+    _AttentionKind("Cross", "target", "source", "cross", "decoder", "cross"),
 )
 _IN_ONE_STACK = (
-    _Kind("Source", "source", "source", "encoder", "decoder"),
-    _Kind("Translation", "target", "both", "decoder", "decoder", pass_=1),
+    _AttentionKind("Source", "source", "source", "encoder", "decoder"),
+    _AttentionKind("Translation", "target", "both", "decoder", "decoder", pass_=1),
 )
 
 
@@ -83,33 +90,33 @@ def explain(
     text: str,
     translation: str | None = None,
     request: Request = Request(),
-    change: Change = Change(),
+    change: Intervention = Intervention(),
 ) -> dict[str, Any]:
-    """All that the page shows, with NumPy arrays in it.
+    """Return the content of the page, with NumPy arrays in it.
 
-    With a translation given, the pass is that of predicting it. With a change, the sentence is
-    translated anew by the changed model, piece by piece, unless a translation is given.
+    If a translation is given, the forward pass predicts that one. Otherwise, with an intervention,
+    the changed model translates the sentence again, subword by subword.
     """
     if translator.inspector is None:
-        raise TranslationError("an ensemble cannot be explained: load one model.")
+        raise TranslationError("an ensemble cannot be explained: load a single model.")
     request, found, beam = observed_search(translator, text, request)
     chosen = found.pieces if translation is None else translation
     source, target = translator.encode_pair(text, chosen, request)
-    # the one engine that can be looked into
+    # Only the torch engine is an inspector.
     engine = cast("TorchEngine", translator.inspector_of(source))
     codec, config = translator.codec, translator.config
     if change:
-        engine = own_copy(engine)
-    with changed(engine.model, change):
+        engine = clone_engine(engine)
+    with intervened(engine.model, change):
         if change.swap is not None:
-            source = swapped([codec.source.pieces[i] for i in source], source, change.swap)
+            source = swap_words([codec.source.pieces[i] for i in source], source, change.swap)
         if change and translation is None:
             start = codec.forced_start(translator.pipeline.splitter.target(text, request))
             settings = request.decoding or config.decoding
             most = int(settings.max_length_ratio * len(source) + settings.max_length_extra)
             first = [*start, *_ids(codec, change.say)]
-            target = said_anew(engine, source, first, change, most)
-        seen = engine.trace(source, target)
+            target = regenerate(engine, source, first, change, most)
+        seen = trace_pair(engine, source, target)
         touched = _touched(engine, seen, source, target, change, config.model)
     said = [*target, codec.target.eos]
     anew = codec.decode_target(target) if change and translation is None else found.text
@@ -135,7 +142,7 @@ def explain(
 def _ids(codec: Codec, pieces: Sequence[str]) -> list[int]:
     for piece in pieces:
         if piece not in codec.target.ids:
-            raise TranslationError(f"{piece!r} is no piece of the model's vocabulary.")
+            raise TranslationError(f"{piece!r} is not in the model's vocabulary.")
     return [codec.target.ids[piece] for piece in pieces]
 
 
@@ -144,10 +151,10 @@ def _touched(
     seen: "Trace",
     source: list[int],
     target: list[int],
-    change: Change,
+    change: Intervention,
     config: ModelConfig,
 ) -> dict[str, Any]:
-    """What was changed; what each layer would say; what one step of learning does."""
+    """Return the intervention, the logit lens and, if wanted, importances and a gradient step."""
     if config.architecture != "transformer":
         return {}
     shown = {
@@ -155,30 +162,30 @@ def _touched(
         "lens": logit_lens(engine, seen, [*target, engine.target.eos]),
     }
     if change.study:
-        shown["learning"] = learn_once(engine, source, target, LEARNING_RATE)
+        shown["learning"] = gradient_step(engine, source, target, LEARNING_RATE)
         if config.attention.projections:
-            shown["worth"] = worth(engine, source, target)
+            shown["worth"] = head_importance(engine, source, target)
     return shown
 
 
 def payload(explained: dict[str, Any]) -> dict[str, Any]:
-    """The same as JSON can say it."""
+    """Return the content as JSON values."""
     size = sum(2 * array.size for name, array in _arrays(explained) if name not in NOT_VECTORS)
-    packed: dict[str, Any] = _packed(explained, "", 8 if size > MOST_BYTES else 16)
+    packed: dict[str, Any] = _packed(explained, "", 8 if size > MAX_BYTES else 16)
     return packed
 
 
 def page(explained: dict[str, Any]) -> str:
-    """The page; opened from disk, it asks nothing of any network."""
+    """Return the HTML page, which needs no network."""
     styles = (*STYLES, "explain.css")
-    scripts = (*SCRIPTS, "explain.js", "explain-panels.js", "touch.js")
-    return filled(payload(explained), styles, scripts, "openExplanation")
+    scripts = (*SCRIPTS, "explain.js", "explain-panels.js", "interventions.js")
+    return fill_template(payload(explained), styles, scripts, "openExplanation")
 
 
 def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str, Any]:
     from dragoman.model.build import parameter_count
 
-    # A setting that an architecture does not read says nothing about it: what it does is shown.
+    # Show what an architecture does, not the value of a setting that it does not read.
     convolutional = config.architecture == "convs2s"
     one_stack = config.architecture == "decoder-only"
     transformer = config.architecture in ("transformer", "decoder-only")
@@ -220,8 +227,11 @@ def _panels(config: ModelConfig) -> list[dict[str, Any]]:
 
 
 def _axes(codec: Codec, source: list[int], said: list[int]) -> dict[str, Any]:
-    """As in `attend`: row t of the decoder says target piece t, having read "said" up to t. A
-    decoder-only model looks at "both"."""
+    """Return the labels of all axes.
+
+    Row t of the decoder predicts target subword t from the subwords "said" up to t. A decoder-only
+    model attends to "both", the source and the shifted target.
+    """
     left = [codec.source.pieces[i] for i in source]
     right = [codec.target.pieces[i] for i in said]
     read = [codec.target.pieces[codec.target.bos], *right[:-1]]
@@ -233,7 +243,7 @@ def _axes(codec: Codec, source: list[int], said: list[int]) -> dict[str, Any]:
 
 
 def _merges(codec: Codec, text: str) -> list[list[list[str]]]:
-    """Word by word, where pieces are merged from characters."""
+    """Return the BPE merges of each word, or nothing for other tokenizers."""
     merges = getattr(codec.source_segmenter, "merges", None)
     ways: list[list[list[str]]] = merges(text) if merges is not None else []
     return ways
@@ -242,7 +252,7 @@ def _merges(codec: Codec, text: str) -> list[list[list[str]]]:
 def _embedding(
     engine: "TorchEngine", seen: "Trace", config: ModelConfig, pieces: int
 ) -> dict[str, Any]:
-    """Of each side √D E[w] and the vectors that enter the first layer; the table of positions."""
+    """Return, for each side, √D E[w] and the input of the first layer; also the position table."""
     shown: dict[str, Any] = {}
     for side in ("source", "target"):
         if not (calls := seen.calls.get(f"{side}_embedding.words")):
@@ -252,21 +262,21 @@ def _embedding(
         shown[side] = {"words": _array(calls[0].result) * scale, "x": _array(x)}
     if config.architecture == "convs2s" or config.positions.kind in ("sinusoidal", "learned"):
         places = min(max(POSITIONS, pieces), engine.max_length or max(POSITIONS, pieces))
-        # only what is added is a vector of the position's own
+        # Only a vector that is added can be shown by itself.
         if config.positions.join == "add":
             shown["positions"] = engine.position_vectors(places)
     return shown
 
 
 def _parts(engine: "TorchEngine", seen: "Trace", config: ModelConfig) -> list[dict[str, Any]]:
-    """Every attention of every layer, by who asks and who is asked."""
+    """Return every attention of every layer."""
     parts = []
     for kind in _IN_ONE_STACK if config.architecture == "decoder-only" else _IN_TWO_STACKS:
         layers = []
         for number, look in enumerate(seen.looks[kind.looks]):
             shown = _look(look)
             if kind.columns == "both":
-                # one softmax over both sides, which the record holds in its parts
+                # One softmax covers both sides, but the trace stores the parts separately.
                 to_source = _array(seen.looks["cross"][number].weights)
                 shown["weights"] = np.concatenate([to_source, shown["weights"]], axis=-1)
             around = _around(engine, seen, f"{kind.stack}.{number}.", kind.sublayer, kind.pass_)
@@ -288,8 +298,7 @@ def _look(look: "Look") -> dict[str, Any]:
 def _around(
     engine: "TorchEngine", seen: "Trace", prefix: str, sublayer: str, pass_: int
 ) -> dict[str, Any]:
-    """What a sublayer was given, what it made of it, and its norm; nothing where layers are built
-    otherwise."""
+    """Return a sublayer's input, output and norm, or nothing if layers have another form."""
     calls = seen.calls.get(f"{prefix}around_{sublayer}")
     if not calls:
         return {}
@@ -303,14 +312,14 @@ def _around(
         "f": _array(seen.calls[f"{prefix}{sublayer}"][pass_].result),
         "norm": {**norm, "eps": float(getattr(module, "eps", 0.0))} if norm else None,
     }
-    # The first sublayer's input is enough: from it the page computes those of the others.
+    # The page computes the inputs of the later sublayers from the first one.
     return {"x": _array(calls[pass_].given), **shown} if sublayer == "attention" else shown
 
 
 def _feed_forward(
     engine: "TorchEngine", seen: "Trace", config: ModelConfig
 ) -> dict[str, list[dict[str, Any]]]:
-    """The networks of each side's layers."""
+    """Return the feed-forward networks of each side's layers."""
     sides = {"source": ("encoder", 0), "target": ("decoder", 0)}
     if config.architecture == "decoder-only":
         sides = {"source": ("decoder", 0), "target": ("decoder", 1)}
@@ -329,8 +338,7 @@ def _feed_forward(
 
 
 def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
-    """At each step the best pieces, and what all pieces together sum to at each temperature:
-    log Σ exp(z/τ)."""
+    """Return the best subwords at each step, and log Σ exp(z/τ) for each temperature τ."""
     logits = _array(seen.logits).astype(np.float64)  # (T, V)
     steps = []
     for row, chosen in zip(logits, said, strict=True):
@@ -355,8 +363,8 @@ def _log_sum_exp(values: np.ndarray) -> float:
     return round(most + float(np.log(np.exp(values - most).sum())), 5)
 
 
-def _finished(nodes: Sequence[Node], settings: DecodingConfig) -> list[dict[str, Any]]:
-    """Complete hypotheses, best first: log-probability, length, what it is divided by, score."""
+def _finished(nodes: Sequence[BeamNode], settings: DecodingConfig) -> list[dict[str, Any]]:
+    """Return the complete hypotheses, best first, with the divisor of the length penalty."""
     penalty = LENGTH_PENALTIES[settings.length_penalty]
     ended = []
     for number, node in enumerate(nodes):
@@ -375,7 +383,7 @@ def _finished(nodes: Sequence[Node], settings: DecodingConfig) -> list[dict[str,
 
 
 def _array(tensor: Any) -> np.ndarray:
-    """The one sentence of a batch."""
+    """Return the only sentence of a batch as an array."""
     array: np.ndarray = tensor[0].float().cpu().numpy()
     return array
 

@@ -1,8 +1,8 @@
-"""Formulas as MathML, which browsers typeset by themselves.
+"""Write formulas as MathML, which browsers render.
 
-They are written much as in LaTeX, with a blank between symbols:
+The input resembles LaTeX, with a space between symbols:
 
-    x_{ij}  σ^2  ∑_k        what stands below or above; an index is read letter by letter
+    x_{ij}  σ^2  ∑_k        subscripts and superscripts; each letter of a subscript is a symbol
     frac{a + b}{c}          a fraction
     √{a + b}                a root
 """
@@ -17,14 +17,14 @@ _OPERATORS = {*"=+−·/()[];,…←∑→⊤<>", "−∞"}
 
 @dataclass(frozen=True)
 class Formula:
-    """`math` is MathML, `spoken` the same for whoever cannot see it."""
+    """A formula as MathML (`math`) and in words, for screen readers (`spoken`)."""
 
     math: str
     spoken: str
 
 
 def formula(spoken: str, *lines: str) -> Formula:
-    """One or several lines, one below the other."""
+    """Build a formula of one or several lines."""
     rows = "".join(f"<mtr><mtd>{_row(line)}</mtd></mtr>" for line in lines)
     return Formula(
         '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">'
@@ -42,7 +42,7 @@ def _row(text: str) -> str:
 
 
 def _group(symbols: Iterator[str]) -> str:
-    """All until a brace is closed, or until the end."""
+    """Convert symbols up to a closing brace or the end."""
     parts: list[str] = []
     for symbol in symbols:
         if symbol == "}":
@@ -60,7 +60,7 @@ def _group(symbols: Iterator[str]) -> str:
 
 
 def _part(symbol: str, more: Iterator[str]) -> str:
-    """A symbol, with what follows in braces."""
+    """Convert a symbol and its arguments in braces."""
     if symbol == "{":
         return _group(more)
     if symbol == "√":

@@ -1,13 +1,11 @@
-"""The twelve panels of `dragoman explain`: what each shows, its formula, and the code that computes
-it.
+"""The twelve panels of `dragoman explain`, each with its text, its formula and the code behind it.
 
-Formulas follow the model's settings, so that a variant shows its own. Code is read from the source
-when a page is made, so it is never out of date. A panel that does not apply to a model has a
-sentence that says why.
+Formulas depend on the model's settings, so that a variant shows its own formula. The code is read
+from the source files, so it is always up to date. A panel that does not apply says why.
 """
 
 from dragoman.config import ModelConfig
-from dragoman.inspect.attention_panels import (
+from dragoman.lab.explain.attention_panels import (
     cache,
     cross,
     heads,
@@ -16,12 +14,12 @@ from dragoman.inspect.attention_panels import (
     scores,
     weights,
 )
-from dragoman.inspect.mathml import formula
-from dragoman.inspect.panel import Code, Panel
+from dragoman.lab.explain.mathml import formula
+from dragoman.lab.explain.panel import Code, Panel
 
 
 def panels(config: ModelConfig) -> list[Panel]:
-    """All twelve, in the order of a forward pass."""
+    """Return the panels in the order of a forward pass."""
     return [
         _subwords(),
         _embedding(config),
@@ -134,7 +132,7 @@ def _embedding(config: ModelConfig) -> Panel:
 
 
 def _not_a_block(config: ModelConfig) -> str:
-    """Why a model has neither residual sums around attention nor feed-forward networks."""
+    """Say why a model has no residual sums around attention and no feed-forward networks."""
     if why := no_attention(config):
         return why.replace("attention", "attention, and no Transformer block")
     return {

@@ -7,18 +7,19 @@ import dragoman
 from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
-from dragoman.inspect.explain import explain
-from dragoman.inspect.touch import (
-    Change,
-    changed,
-    learn_once,
-    logit_lens,
-    own_copy,
-    said_anew,
-    worth,
-)
 from dragoman.inspect.translator import InspectableTranslator
-from tests.unit.inspect.test_explain import TEXT, ByHand, untrained
+from dragoman.lab.explain.explanation import explain
+from dragoman.lab.explain.interventions import (
+    Intervention,
+    clone_engine,
+    gradient_step,
+    head_importance,
+    intervened,
+    logit_lens,
+    regenerate,
+)
+from dragoman.lab.explain.trace import trace_pair
+from tests.unit.lab.explain.test_explanation import TEXT, ByHand, untrained
 
 TARGET = "one two three"
 
@@ -31,7 +32,7 @@ def translator(trained) -> InspectableTranslator:
 class ChangedByHand(ByHand):
     """The same Transformer, with parts that are off and words that stand elsewhere."""
 
-    def __init__(self, translator: InspectableTranslator, change: Change):
+    def __init__(self, translator: InspectableTranslator, change: Intervention):
         super().__init__(translator)
         self.change = change
 
@@ -89,32 +90,32 @@ def of_pieces(rows: np.ndarray, said: list[int]) -> np.ndarray:
 
 
 CHANGES = {
-    "a head of the encoder": Change(off=("encoder.0.head.1",)),
-    "a head of the decoder": Change(off=("decoder.1.head.0",)),
-    "a head that looks at the source": Change(off=("cross.0.head.1",)),
-    "a layer of the encoder": Change(off=("encoder.1",)),
-    "a layer of the decoder": Change(off=("decoder.0",)),
-    "a network": Change(off=("encoder.0.network", "decoder.1.network")),
-    "two positions": Change(places={0: 7, 2: 30}),
-    "several things": Change(off=("encoder.0", "cross.1.head.0"), places={1: 3}),
+    "a head of the encoder": Intervention(off=("encoder.0.head.1",)),
+    "a head of the decoder": Intervention(off=("decoder.1.head.0",)),
+    "a head that looks at the source": Intervention(off=("cross.0.head.1",)),
+    "a layer of the encoder": Intervention(off=("encoder.1",)),
+    "a layer of the decoder": Intervention(off=("decoder.0",)),
+    "a network": Intervention(off=("encoder.0.network", "decoder.1.network")),
+    "two positions": Intervention(places={0: 7, 2: 30}),
+    "several things": Intervention(off=("encoder.0", "cross.1.head.0"), places={1: 3}),
 }
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_changed_model_computes_what_numpy_does_with_the_same_change(
+def test_a_changed_model_equals_numpy_with_the_same_change(
     translator, name: str, norm: str
 ) -> None:
     change = CHANGES[name]
     model = untrained(translator, model__norm=norm, model__activation="relu")
     source, target = pair(model)
-    engine = own_copy(model.inspector_of(source))
+    engine = clone_engine(model.inspector_of(source))
     vocabulary = model.codec.target
     by_hand = ChangedByHand(model, change)
     expected = by_hand(source, [vocabulary.bos, *target])
     said = [*target, vocabulary.eos]
-    with changed(engine.model, change):
-        seen = engine.trace(source, target)
+    with intervened(engine.model, change):
+        seen = trace_pair(engine, source, target)
         scores = engine.score([source], [target])[0]
         lens = logit_lens(engine, seen, said)
     np.testing.assert_allclose(seen.logits[0].numpy(), expected, atol=1e-4)
@@ -127,21 +128,21 @@ def test_a_changed_model_computes_what_numpy_does_with_the_same_change(
     unchanged = ByHand(model)(source, [vocabulary.bos, *target])
     assert np.abs(unchanged - expected).max() > 1e-3
     # and afterwards everything is as it was
-    np.testing.assert_allclose(engine.trace(source, target).logits[0], unchanged, atol=1e-4)
+    np.testing.assert_allclose(trace_pair(engine, source, target).logits[0], unchanged, atol=1e-4)
 
 
 def test_swapped_words_are_read_in_the_other_order(translator) -> None:
-    shown = explain(translator, "eins zwei drei", change=Change(swap=(0, 2)))
+    shown = explain(translator, "eins zwei drei", change=Intervention(swap=(0, 2)))
     plain = explain(translator, "drei zwei eins")
     assert shown["axes"]["source"]["ids"] == plain["axes"]["source"]["ids"]
-    with pytest.raises(TranslationError, match="no words 0 and 9"):
-        explain(translator, "eins zwei", change=Change(swap=(0, 9)))
+    with pytest.raises(TranslationError, match="words 0 and 9"):
+        explain(translator, "eins zwei", change=Intervention(swap=(0, 9)))
 
 
-def test_another_word_at_a_step_is_said_and_the_rest_anew(translator) -> None:
+def test_a_forced_word_is_kept_and_the_rest_is_generated(translator) -> None:
     vocabulary = translator.codec.target
     piece = [p for p in vocabulary.pieces if p.startswith("▁")][3]
-    shown = explain(translator, TEXT, change=Change(say=(piece,)))
+    shown = explain(translator, TEXT, change=Intervention(say=(piece,)))
     first = shown["axes"]["target"]["ids"][0]
     assert vocabulary.pieces[first] == piece
     source, _ = pair(translator)
@@ -150,47 +151,47 @@ def test_another_word_at_a_step_is_said_and_the_rest_anew(translator) -> None:
     logits = ByHand(translator)(source, [vocabulary.bos, *anew])
     logits[:, vocabulary.never] = -np.inf
     assert logits[1 : len(anew)].argmax(axis=-1).tolist() == anew[1:]
-    with pytest.raises(TranslationError, match="no piece"):
-        explain(translator, TEXT, change=Change(say=("nowhere to be found",)))
+    with pytest.raises(TranslationError, match="not in the model"):
+        explain(translator, TEXT, change=Intervention(say=("nowhere to be found",)))
 
 
-def test_pieces_are_drawn_as_temperature_and_top_k_say(translator) -> None:
+def test_sampling_follows_temperature_and_top_k(translator) -> None:
     source, _ = pair(translator)
     engine = translator.inspector_of(source)
-    greedy = said_anew(engine, source, [], Change(), 8)
-    assert said_anew(engine, source, [], Change(temperature=1e-4), 8) == greedy
-    assert said_anew(engine, source, [], Change(temperature=5.0, top_k=1), 8) == greedy
+    greedy = regenerate(engine, source, [], Intervention(), 8)
+    assert regenerate(engine, source, [], Intervention(temperature=1e-4), 8) == greedy
+    assert regenerate(engine, source, [], Intervention(temperature=5.0, top_k=1), 8) == greedy
     drawn = [
-        tuple(said_anew(engine, source, [], Change(temperature=50.0, seed=seed), 8))
+        tuple(regenerate(engine, source, [], Intervention(temperature=50.0, seed=seed), 8))
         for seed in range(4)
     ]
     assert len(set(drawn)) == 4
 
 
-def test_what_a_head_is_worth_is_what_is_lost_without_it(translator) -> None:
+def test_the_importance_of_a_head_is_the_loss_without_it(translator) -> None:
     source, target = pair(translator)
-    lost = worth(translator.inspector_of(source), source, target)
+    lost = head_importance(translator.inspector_of(source), source, target)
     vocabulary = translator.codec.target
     said = [*target, vocabulary.eos]
 
-    def score(change: Change) -> float:
+    def score(change: Intervention) -> float:
         rows = ChangedByHand(translator, change)(source, [vocabulary.bos, *target])
         return float(of_pieces(log_softmax(rows), said).sum())
 
-    whole = score(Change())
+    whole = score(Intervention())
     for kind in ("encoder", "decoder", "cross"):
         for layer, row in enumerate(lost[kind]):
             for head, value in enumerate(row):
-                off = Change(off=(f"{kind}.{layer}.head.{head}",))
+                off = Intervention(off=(f"{kind}.{layer}.head.{head}",))
                 assert value == pytest.approx(whole - score(off), abs=2e-3)
 
 
-def test_one_step_of_learning_goes_down_the_gradient(translator) -> None:
+def test_a_gradient_step_lowers_the_loss(translator) -> None:
     """Against finite differences of the loss in NumPy."""
     source, target = pair(translator)
     engine = translator.inspector_of(source)
     before = {name: tensor.clone() for name, tensor in engine.model.state_dict().items()}
-    step = learn_once(engine, source, target, 0.01)
+    step = gradient_step(engine, source, target, 0.01)
     for name, value in engine.model.state_dict().items():
         assert (value == before[name]).all()  # the model itself has learned nothing
     vocabulary = translator.codec.target
@@ -221,7 +222,7 @@ def test_one_step_of_learning_goes_down_the_gradient(translator) -> None:
     assert abs(slope) <= step["norms"]["encoder.0"]  # no way is steeper than the gradient's
     # to first order the loss falls by the rate times the square of the gradient's norm
     total = sum(norm**2 for norm in step["norms"].values())
-    small = learn_once(engine, source, target, 1e-3 / total)
+    small = gradient_step(engine, source, target, 1e-3 / total)
     assert small["loss"][0] - small["loss"][1] == pytest.approx(1e-3, rel=0.1)
 
 
@@ -230,21 +231,21 @@ def test_one_step_of_learning_goes_down_the_gradient(translator) -> None:
     [
         ("encoder.9.head.0", "layers"),
         ("encoder.0.head.9", "heads"),
-        ("cross.0", "name a head"),
-        ("memory.1", "no part"),
+        ("cross.0", "needs a head"),
+        ("memory.1", "not a part"),
     ],
 )
-def test_a_part_that_is_not_there_is_refused_by_name(translator, name: str, words: str) -> None:
+def test_a_missing_part_is_refused_by_name(translator, name: str, words: str) -> None:
     with pytest.raises(TranslationError, match=words):
-        explain(translator, TEXT, change=Change(off=(name,)))
+        explain(translator, TEXT, change=Intervention(off=(name,)))
 
 
-def test_a_changed_model_is_nobody_elses(translator) -> None:
+def test_an_intervention_leaves_the_shared_model_unchanged(translator) -> None:
     """What others translate meanwhile is translated by the model as it was."""
     source, target = pair(translator)
     engine = translator.inspector_of(source)
     assert isinstance(engine, TorchEngine)
     before = engine.score([source], [target])[0]
-    explain(translator, TEXT, change=Change(off=("encoder.0",), study=True))
+    explain(translator, TEXT, change=Intervention(off=("encoder.0",), study=True))
     np.testing.assert_array_equal(engine.score([source], [target])[0], before)
     assert not any(module._forward_hooks for module in engine.model.modules())

@@ -1,6 +1,6 @@
-"""An inspection as one HTML page that needs nothing else: style, script and data stand in it.
+"""Write an inspection as one self-contained HTML page, with style, script and data inside.
 
-Weights travel as 16-bit fractions in base64: a hundred words in 6 layers of 8 heads are a few
+Weights are stored as 16-bit fractions in base64: a hundred words in 6 layers of 8 heads take a few
 megabytes, and no weight is off by more than 1/131070.
 """
 
@@ -15,18 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.inspect.sentence import KINDS, Inspection, Node
+from dragoman.inspect.viewer import VIEWER
 from dragoman.inspect.words import Axis, piece_label, readable
+from dragoman.lab.explain.sentence_inspection import ATTENTION_MAPS, BeamNode, SentenceInspection
 from dragoman.text.subword import WORD_START
 
-FILES = resources.files("dragoman.inspect") / "page"
+_FILES = resources.files("dragoman.lab.explain") / "page"
+_SHARED = ("base.css", "viewer.js")  # with the service's page, in `inspect/page`
 STYLES = ("base.css", "viewer.css")
 SCRIPTS = ("viewer.js", "attention.js", "beam.js", "positions.js")
 FULL = 65535
 
 
-def payload(inspection: Inspection) -> dict[str, Any]:
-    """What the viewer's script takes, as JSON can say it."""
+def payload(inspection: SentenceInspection) -> dict[str, Any]:
+    """Return the data of the viewer's script as JSON values."""
     return {
         "text": inspection.text,
         "translation": inspection.translation,
@@ -35,7 +37,7 @@ def payload(inspection: Inspection) -> dict[str, Any]:
         "maps": [
             {
                 "name": name,
-                **asdict(KINDS[name]),
+                **asdict(ATTENTION_MAPS[name]),
                 "layers": weights.shape[0],
                 "heads": weights.shape[1],
                 "weights": _packed(weights),
@@ -50,24 +52,30 @@ def payload(inspection: Inspection) -> dict[str, Any]:
     }
 
 
-def page(inspection: Inspection) -> str:
-    """The page; opened from disk, it asks nothing of any network."""
-    return filled(payload(inspection), STYLES, SCRIPTS, "openPage")
+def page(inspection: SentenceInspection) -> str:
+    """Return the HTML page, which needs no network."""
+    return fill_template(payload(inspection), STYLES, SCRIPTS, "openPage")
 
 
-def filled(data: dict[str, Any], styles: Sequence[str], scripts: Sequence[str], open: str) -> str:
-    """A page with these files and this data in it, which the function `open` of its scripts
-    shows."""
-    template = (FILES / "page.html").read_text(encoding="utf-8")
+def fill_template(
+    data: dict[str, Any], styles: Sequence[str], scripts: Sequence[str], open: str
+) -> str:
+    """Return a page with these files and this data; its script's function `open` shows it."""
     parts = {
         "title": html.escape(f"{data['text']} → {data['translation']}"),
-        "style": "\n".join((FILES / name).read_text(encoding="utf-8") for name in styles),
-        "script": "\n".join((FILES / name).read_text(encoding="utf-8") for name in scripts),
+        "style": "\n".join(map(_read, styles)),
+        "script": "\n".join(map(_read, scripts)),
         "data": script_json(data),
         "open": open,
     }
-    # in one pass: a text may hold braces too
+    template = _read("page.html")
+    # Replace all in one pass, because the data may contain braces too.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
+
+
+def _read(name: str) -> str:
+    folder = VIEWER if name in _SHARED else _FILES
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def axis_payload(axis: Axis) -> dict[str, Any]:
@@ -78,7 +86,7 @@ def axis_payload(axis: Axis) -> dict[str, Any]:
     }
 
 
-def beam_payload(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+def beam_payload(nodes: Sequence[BeamNode]) -> list[dict[str, Any]]:
     return [
         {
             **{name: getattr(node, name) for name in ("step", "parent", "fate", "best")},
@@ -93,7 +101,7 @@ def beam_payload(nodes: Sequence[Node]) -> list[dict[str, Any]]:
 
 
 def script_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in, nor open a comment there.
+    """Return JSON that is safe inside a script element.
 
     >>> script_json("</script>")
     '"\\\\u003c/script>"'
@@ -109,7 +117,7 @@ def _packed(weights: np.ndarray) -> str:
 
 
 def _packed_signed(values: np.ndarray) -> dict[str, Any]:
-    """A table as 16-bit numbers, 32767 for its largest."""
+    """Return a table as 16-bit integers, scaled so that its largest value is 32767."""
     largest = float(np.abs(values).max()) or 1.0
     raw = np.rint(values / largest * 32767).astype("<i2").tobytes()
     return {

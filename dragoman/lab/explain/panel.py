@@ -1,4 +1,4 @@
-"""A panel of `dragoman explain`, and the code that it shows."""
+"""A panel of the page of `dragoman explain`, and the code that it quotes."""
 
 import ast
 import inspect
@@ -9,17 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dragoman.inspect.mathml import Formula
+from dragoman.lab.explain.mathml import Formula
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 
 Code = tuple[Callable[..., Any], str]
-"""A function, and words of one statement in it."""
+"""A function, and words from one of its statements."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """`tour`: two sentences of the guided tour. `left_out`: why a model does not have this."""
+    """One panel: `tour` is its text in the guided tour, `left_out` why a model lacks this step."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Panel:
 
 @cache
 def statement(function: Callable[..., Any], words: str) -> tuple[str, str]:
-    """The smallest statement of a function that holds these words, and where it stands."""
+    """Return the smallest statement of a function that contains these words, and its location."""
     function = inspect.unwrap(function)
     lines, first = inspect.getsourcelines(function)
     source = textwrap.dedent("".join(lines))
@@ -42,10 +42,10 @@ def statement(function: Callable[..., Any], words: str) -> tuple[str, str]:
         if isinstance(node, ast.stmt) and words in (ast.get_source_segment(source, node) or "")
     ]
     if not found:
-        raise LookupError(f"{function.__qualname__} does not say {words!r}.")
+        raise LookupError(f"{function.__qualname__} does not contain {words!r}.")
     best = min(found, key=lambda node: len(ast.get_source_segment(source, node) or ""))
     shown = source.splitlines()[best.lineno - 1 : best.end_lineno]
     file = Path(inspect.getsourcefile(function) or "")
-    # a variant of a user's own stands outside the package
+    # A user's own variant is outside the package.
     name = file.relative_to(_ROOT.parent).as_posix() if _ROOT in file.parents else file.name
     return textwrap.dedent("\n".join(shown)), f"{name}:{first + best.lineno - 1}"

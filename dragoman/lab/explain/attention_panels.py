@@ -3,8 +3,8 @@
 from typing import cast
 
 from dragoman.config import ModelConfig
-from dragoman.inspect.mathml import formula
-from dragoman.inspect.panel import Code, Panel
+from dragoman.lab.explain.mathml import formula
+from dragoman.lab.explain.panel import Code, Panel
 
 
 def no_attention(config: ModelConfig) -> str:
@@ -18,7 +18,7 @@ _CONVOLUTIONAL_MEMORY = ("k_j = z_j", "v_j = ( z_j + e_j ) √{frac{1}{2}}")
 
 
 def _projected(memory: str, bare: bool) -> tuple[str, ...]:
-    """Queries are made of x, keys and values of x or of what the encoder made."""
+    """Return the formulas of queries, keys and values; `memory` names the vector of a key."""
     if bare:
         return "q_i = x_i", f"k_j = {memory}_j", f"v_j = {memory}_j"
     return (
@@ -32,7 +32,7 @@ def queries(config: ModelConfig) -> Panel:
     from dragoman.model.convolutional import ConvolutionalDecoderLayer, ConvS2S
     from dragoman.model.heads import HEADS, BareHeads
 
-    title = "Each word asks, and each word answers"
+    title = "Each word asks, and every word answers"
     if why := no_attention(config):
         return Panel("queries", title, "", "", left_out=why)
     tour = (
@@ -44,7 +44,7 @@ def queries(config: ModelConfig) -> Panel:
             "queries",
             title,
             "The query is made of the decoder's convolution and of the word itself. Keys are the "
-            "encoder's outputs, values are these outputs with the words behind them.",
+            "encoder's outputs; values are these outputs plus the word embeddings.",
             "The query is what the decoder looks for, the key is what a source word offers. The "
             "value is what it gives, its own vector included.",
             (
@@ -152,9 +152,9 @@ def scores(config: ModelConfig) -> Panel:
         title,
         "How well a key fits a query is one number. "
         + (
-            "The decoder must not see words that it has not said yet: their scores become −∞."
+            "The decoder must not see later words of the translation: their scores become −∞."
             if masked
-            else "No word is masked here: the source is known from the beginning."
+            else "No word is masked here, because the whole source is known."
         ),
         "Follow one pair: its features are multiplied and added up, and the sum is divided. In the "
         "map each row is a query, and hatched cells may not be seen.",
@@ -198,8 +198,8 @@ def heads(config: ModelConfig) -> Panel:
         return Panel("heads", title, "", "", left_out=why)
     if config.architecture in ("rnn-attention", "gnmt", "convs2s") or config.heads == 1:
         return Panel(
-            "heads", title, "", "", left_out="Attention has one head here: there is nothing to "
-            "join."
+            "heads", title, "", "", left_out="Attention has one head here, so there is nothing "
+            "to join."
         )  # fmt: skip
     bare = not config.attention.projections
     layout = BareHeads if bare else HEADS[config.attention.heads_layout]
@@ -207,9 +207,9 @@ def heads(config: ModelConfig) -> Panel:
     return Panel(
         "heads",
         title,
-        "One head can look at one thing, several heads at several. Their outputs stand side by "
-        "side" + ("." if bare else ", and one more matrix mixes them."),
-        "Each line is a head: where the chosen word looks most, and what it brings back. Choose "
+        "One head can attend to one thing, several heads to several. Their outputs are "
+        "concatenated" + ("." if bare else ", and one more matrix mixes them."),
+        "Each line is a head: where the chosen word attends most, and what it brings back. Choose "
         "another head and see the panels above change.",
         (formula("f = W O times the heads side by side", f"f_i = {parts}"),),
         (
@@ -257,8 +257,8 @@ def cross(config: ModelConfig) -> Panel:
         title,
         f"Queries come from the decoder, keys and values from {source}. These keys and values are "
         "computed once for a sentence and serve every step.",
-        "The lines go from the word about to be said to the source words that it looks at, the "
-        "stronger the more. Step through the translation and see the look travel.",
+        "The lines go from the next word to the source words that it attends to; a stronger line "
+        "is a larger weight. Step through the translation and see the lines move.",
         (formula(spoken, *lines),),
         code,
     )
@@ -267,7 +267,7 @@ def cross(config: ModelConfig) -> Panel:
 def cache(config: ModelConfig) -> Panel:
     from dragoman.model.heads import KVCache
 
-    title = "What was said is kept: the KV cache"
+    title = "Keys and values are kept: the KV cache"
     left_out = {
         "rnn": "This model keeps the states of its cells, as many numbers at every step.",
         "rnn-attention": "This model keeps the states of its cells, as many numbers at every step.",
@@ -280,8 +280,8 @@ def cache(config: ModelConfig) -> Panel:
     return Panel(
         "cache",
         title,
-        "A word's key and value never change once it is said, since it cannot see later words. So "
-        "they are kept, and each step computes one new line.",
+        "A word's key and value never change, because it cannot see later words. So they are "
+        "kept, and each step computes one new line.",
         "Step on: one line is added below, and all the others stay as they are. Without the cache "
         "each step would compute the whole sentence again.",
         (
