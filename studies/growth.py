@@ -26,11 +26,11 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, make_config
 from dragoman.engine.torch_engine import pick_device
+from dragoman.lab.architectures.recurrent import Recurrence
 from dragoman.lab.compare.figures import Figure, LineChart, Series, Table
 from dragoman.lab.compare.runs import Study
 from dragoman.model.attention import Attention
 from dragoman.model.build import Model, build_model
-from dragoman.model.recurrent import Recurrence
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.loss import smoothed_cross_entropy
 from studies.finding import Claim, Finding, named
@@ -335,7 +335,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.recurrence is not None:
-            y: Tensor = self.recurrence(x, self.recurrence.nothing(x[:, 0]))[0]
+            y: Tensor = self.recurrence(x, self.recurrence.zero_state(x[:, 0]))[0]
             return y
         assert self.attention is not None
         record: list[Any] | None = [] if self.kind == "attention" else None

@@ -15,12 +15,14 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from dragoman.errors import ConfigError
 
 GROUP = "dragoman.plugins"
 LAB = "dragoman.lab"  # a string: the core never imports it, except at a name that it lacks
 _named: list[str] = []
+T = TypeVar("T")
 
 
 def import_named(name: str) -> None:
@@ -43,6 +45,15 @@ def import_named(name: str) -> None:
 def named_plugins() -> tuple[str, ...]:
     """Return the modules named so far, for other processes to import as well."""
     return tuple(_named)
+
+
+class Registry(dict[str, T]):
+    """A table of named parts to which plug-ins add; looking up a missing name imports them."""
+
+    def __missing__(self, name: str) -> T:
+        if import_until(lambda: name in self):
+            return self[name]
+        raise KeyError(name)
 
 
 def import_until(found: Callable[[], bool]) -> bool:

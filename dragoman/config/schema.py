@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dragoman.config.combinations import SIZES, misfits
+from dragoman.config.plugins import import_lab
 from dragoman.config.presets import DEFAULT_PRESET, PRESETS
 from dragoman.config.settings import (
     build,
@@ -34,9 +35,11 @@ from dragoman.config.settings import (
     with_new_names,
 )
 from dragoman.config.variants import (
+    ARCHITECTURES,
     DECODER_SUBLAYERS,
     HEADS_LAYOUTS,
     MEMORIES,
+    OBJECTIVES,
     POSITIONS,
     SIMILARITIES,
     SPANS,
@@ -174,15 +177,7 @@ class ModelConfig:
     architecture: str = setting(
         "transformer",
         "the kind of model",
-        choices=(
-            "transformer",
-            "decoder-only",
-            "rnn",
-            "rnn-attention",
-            "gnmt",
-            "convs2s",
-            "lexical",
-        ),
+        choices=ARCHITECTURES,
     )
     width: int = setting(
         512,
@@ -372,8 +367,8 @@ class TrainingConfig:
     )
     objective: str = setting(
         "likelihood",
-        "likelihood: learn the references; risk: fine-tune on the score of drawn translations",
-        choices=("likelihood", "risk"),
+        "what training minimizes",
+        choices=OBJECTIVES,
     )
     risk_samples: int = setting(
         8, "risk: translations drawn for each sentence", at_least=2, at_most=1000
@@ -629,9 +624,10 @@ def replace(config: Config, settings: Mapping[str, Any]) -> Config:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    return {name: default for name, default, _ in describe_settings()}
+    return {name: default for name, default, _ in describe(Config)}
 
 
 def describe_settings() -> Iterator[tuple[str, Any, str]]:
-    """(dotted name, default, documentation) of every setting, in order."""
+    """Yield (dotted name, default, documentation) of every setting, in order."""
+    import_lab()  # for a full list of choices
     yield from describe(Config)

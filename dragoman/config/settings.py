@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dragoman.config.plugins import import_until
+from dragoman.config.plugins import import_lab, import_until
 from dragoman.errors import ConfigError
 
 # A model's settings have a table for each of the corpora it was trained on, which may be hundreds.
@@ -204,6 +204,7 @@ def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) 
 
     `model.warmup` means `training.warmup_steps`.
     """
+    import_lab()  # for its aliases
     if key in (aliases := aliases_of(root)):
         return f" (did you mean {aliases[key]}?)"
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dragoman.config.plugins import Registry
+
 Given = Mapping[str, Any]
 """Settings by dotted name: given["model.width"]."""
 
@@ -26,7 +28,8 @@ class Variant:
     `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
     and Hugging Face know. `in_graphs`: our ONNX graphs know it, though the others do not. `fused`:
     torch's attention kernel can compute it. `needs`: why the given settings do not go with it.
-    `aliases`: what others call it, for the hint in an error.
+    `aliases`: what others call it, for the hint in an error. `module`: imported when a model needs
+    the variant's class and no table has it; a variant without imports in advance.
     """
 
     help: str
@@ -35,6 +38,7 @@ class Variant:
     fused: bool = True
     aliases: tuple[str, ...] = ()
     needs: Callable[[Given], Iterator[str]] = _nothing
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,27 @@ class Position(Variant):
 
     vector: bool = False
     in_attention: bool = False
+
+
+@dataclass(frozen=True)
+class Architecture(Variant):
+    """A kind of model.
+
+    `reads`: the settings or tables of `model` that it reads, sizes excepted, since a preset gives
+    these to every architecture. `has_heads`: its width must be a multiple of the number of heads.
+    `trainer`: a module whose function `train_model` replaces training by gradients.
+    """
+
+    reads: tuple[str, ...] = ()
+    has_heads: bool = False
+    trainer: str = ""
+
+
+@dataclass(frozen=True)
+class Objective(Variant):
+    """A training objective. `copies`: the size of its batches, as a multiple of the usual one."""
+
+    copies: Callable[[Any], int] = lambda training: 1
 
 
 def _index(settings: Given) -> Iterator[str]:
@@ -69,12 +94,7 @@ def _even_width(settings: Given) -> Iterator[str]:
 
 def _reaches(settings: Given) -> Iterator[str]:
     places, longest = settings["model.positions.max_length"], settings["data.max_length"]
-    if settings["model.architecture"] == "decoder-only" and places <= 2 * longest:
-        yield (
-            f"model.positions.max_length={places} has no room for two sentences of "
-            f"data.max_length={longest} and their ends: raise one or lower the other."
-        )
-    elif places <= longest:
+    if places <= longest:
         yield (
             f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
             "(a sentence and its end): raise one or lower the other."
@@ -136,6 +156,28 @@ def _groups(given: Given) -> Iterator[str]:
         )
 
 
+NEURAL = ("dropout", "output_bias", "tied")
+BLOCK = (
+    "activation",
+    "norm",
+    "norm_kind",
+    "attention_dropout",
+    "activation_dropout",
+    "residual",
+    "feed_forward",
+    "experts",
+)
+ARCHITECTURES = Registry(
+    {
+        "transformer": Architecture(
+            "encoder and decoder",
+            reads=(*NEURAL, *BLOCK, "attention", "positions", "decoder_attention",
+                "decoder_sublayer"),
+            has_heads=True,
+        )
+    }
+)  # fmt: skip
+OBJECTIVES = Registry({"likelihood": Objective("learn the references")})
 SIMILARITIES = {
     "dot": Variant("q·k", aliases=("luong", "dot-product")),
     "scaled-dot": Variant("q·k/√K", plain=True, aliases=("scaled-dot-product", "sdpa")),

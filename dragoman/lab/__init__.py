@@ -3,12 +3,16 @@
 The core does not import it. It imports itself into the core's tables, as any plug-in does, when one
 of them lacks a name (`config/plugins.py`). So this module must stay cheap: names, no code.
 
-    compare/     train systems under equal terms and compare them
-    explain/     pages about one sentence: attention, beam, positions, a forward pass step by step
-    commands/    the command lines
+    variants.py     the names of architectures, objectives and parts of attention
+    architectures/  recurrent, convolutional, decoder-only and statistical systems
+    minimum_risk.py training on the score of sampled translations
+    compare/        train systems under equal terms and compare them
+    explain/        pages about one sentence: attention, beam, positions, a whole forward pass
+    commands/       the command lines
 """
 
 from dragoman.cli import COMMANDS
+from dragoman.lab import variants as variants
 from dragoman.serve import PAGES, ROUTERS
 
 COMMANDS |= {

@@ -29,7 +29,7 @@ def _projected(memory: str, bare: bool) -> tuple[str, ...]:
 
 
 def queries(config: ModelConfig) -> Panel:
-    from dragoman.model.convolutional import ConvolutionalDecoderLayer, ConvS2S
+    from dragoman.lab.architectures.convolutional import ConvolutionalDecoderLayer, ConvS2S
     from dragoman.model.heads import HEADS, BareHeads
 
     title = "Each word asks, and every word answers"
@@ -220,9 +220,9 @@ def heads(config: ModelConfig) -> Panel:
 
 
 def cross(config: ModelConfig) -> Panel:
+    from dragoman.lab.architectures.convolutional import ConvS2S
+    from dragoman.lab.architectures.recurrent import _Attending
     from dragoman.model.blocks import DecoderLayer
-    from dragoman.model.convolutional import ConvS2S
-    from dragoman.model.recurrent import _Attending
     from dragoman.model.transformer import Transformer
 
     title = "From the encoder to the decoder"
@@ -241,7 +241,7 @@ def cross(config: ModelConfig) -> Panel:
             (DecoderLayer.forward, "x = self.around_cross"),
         ),
         "convs2s": ((ConvS2S.begin, "return [window]"),),
-    }.get(config.architecture, ((_Attending.given, "return"), (_Attending.look, "y: Tensor")))
+    }.get(config.architecture, ((_Attending.given, "return"), (_Attending.attend, "y: Tensor")))
     source = (
         "the encoder layer of the same number"
         if config.attention.memory == "same-layer"

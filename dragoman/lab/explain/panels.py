@@ -235,8 +235,8 @@ def _feed_forward(config: ModelConfig) -> Panel:
 def _next_word(config: ModelConfig) -> Panel:
     from dragoman.decode.search.sampling import _draw
     from dragoman.engine.torch_engine import TorchEngine
+    from dragoman.lab.architectures.lexical import Lexical
     from dragoman.model.interface import Model
-    from dragoman.model.lexical import Lexical
 
     lexical = config.architecture == "lexical"
     logits = "z = W h + b" if config.output_bias else "z = W h"

@@ -16,6 +16,7 @@ import torch
 import dragoman
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig, replace
+from dragoman.config.variants import ARCHITECTURES
 from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
@@ -26,7 +27,7 @@ from dragoman.lab.explain.panel import statement
 from dragoman.lab.explain.panels import panels
 from dragoman.lab.explain.trace import trace_pair
 from dragoman.model.attention import plain_attention
-from dragoman.model.build import ARCHITECTURES, build_model
+from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
 from tests.conftest import small_config
 from tests.variants import VARIANTS
@@ -269,7 +270,7 @@ def test_every_architecture_has_a_page_and_says_what_it_leaves_out(
 
 
 def test_the_guide_names_the_panels_that_an_architecture_leaves_out() -> None:
-    guide = (Path(__file__).parents[3] / "docs/explain.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[4] / "docs/explain.md").read_text(encoding="utf-8")
     named: dict[str, set[int]] = {}
     for names, said in re.findall(r"^\| (`.*?) \| (.*?) \|$", guide, re.M):
         numbers = set()

@@ -1,6 +1,6 @@
 """Convolutional sequence to sequence (Gehring et al. 2017).
 
-It has gated convolutions, and attention in every decoder layer.
+The model has gated convolutions, and attention in every decoder layer.
 
     B sentences, S source, T target, D features, k kernel width. e, g: embeddings of source and
     target words, with learned positions.
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Record, fused_attention, plain_attention
+from dragoman.model.build import ARCHITECTURES
 from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.model.transformer import Embedding
 from dragoman.text.vocabulary import Vocabulary
@@ -34,19 +35,19 @@ _HALF = math.sqrt(0.5)
 
 
 class GatedConvolution(nn.Module):
-    """Half of the outputs, each let through as far as the other half says."""
+    """A convolution with a gated linear unit: one half of the outputs gates the other half."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.dropout = config.dropout
         self.conv = nn.Conv1d(config.width, 2 * config.width, config.kernel_width)
-        # the gate halves, twice
+        # The factor 4 makes up for the gate, which halves the outputs.
         spread = math.sqrt(4 * (1 - config.dropout) / (config.kernel_width * config.width))
         nn.init.normal_(self.conv.weight, std=spread)
         nn.init.zeros_(cast(Tensor, self.conv.bias))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T + k-1, D) to (B, T, D)."""
+        """Map (B, T + k-1, D) to (B, T, D)."""
         x = F.dropout(x, self.dropout, self.training)
         return F.glu(self.conv(x.transpose(1, 2)), dim=1).transpose(1, 2)
 
@@ -61,16 +62,16 @@ class ConvolutionalDecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, window: Tensor, words: Tensor, given: list[Tensor], record: Record | None
     ) -> tuple[Tensor, Tensor]:
-        """Positions (B, T, D) behind a window (B, k-1, D).
+        """Run positions (B, T, D) that follow a window (B, k-1, D), and return the new window.
 
-        Also their own words' vectors, and the window behind them.
+        `words` are the embeddings of the same positions.
         """
         seen = torch.cat([window.to(x.dtype), x], dim=1)
         h = self.convolution(seen)
-        context = self.to_out(self._look(self.to_query(h) + words, given, record))
+        context = self.to_out(self._attend(self.to_query(h) + words, given, record))
         return (x + (h + context) * _HALF) * _HALF, seen[:, x.shape[1] :]
 
-    def _look(self, q: Tensor, given: list[Tensor], record: Record | None) -> Tensor:
+    def _attend(self, q: Tensor, given: list[Tensor], record: Record | None) -> Tensor:
         keys, values, mask = given
         q, k, v = (x.to(q.dtype)[:, None] for x in (q, keys, values))  # one head: (B, 1, T, D)
         if record is None:
@@ -98,11 +99,11 @@ class ConvS2S(Neural):
         return self._read(self.source_embedding(source), mask), mask
 
     def _read(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Padding is zero before each convolution, as is what lies beyond the sentence's ends."""
+        """Run the encoder; padding is zero before each convolution, as beyond both ends."""
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
-        before, behind = (self.config.kernel_width - 1) // 2, self.config.kernel_width // 2
+        left, right = (self.config.kernel_width - 1) // 2, self.config.kernel_width // 2
         for layer in self.encoder:
-            x = (x + layer(F.pad(x * real, (0, 0, before, behind)))) * _HALF
+            x = (x + layer(F.pad(x * real, (0, 0, left, right)))) * _HALF
         return x
 
     def begin(
@@ -148,3 +149,6 @@ class ConvS2S(Neural):
         return total + len(self.decoder) * (
             targets * (convolution + 2 * width**2) + 2 * width * across
         )
+
+
+ARCHITECTURES["convs2s"] = ConvS2S

@@ -1,4 +1,4 @@
-"""Training without a gradient: the lexical model counts (`text/lexicon.py`)."""
+"""Train the lexical model by expectation-maximization, without gradients (`text/lexicon.py`)."""
 
 import time
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from dragoman.config import Config
 from dragoman.data.batches import BatchPlan
 from dragoman.data.order import Mixture, mixing_weights
 from dragoman.data.prepare import Prepared, Sentences
+from dragoman.lab.architectures.lexical import Lexical
 from dragoman.model.build import Model, build_model
-from dragoman.model.lexical import Lexical
 from dragoman.text.lexicon import Model1, Pairs
 from dragoman.text.metrics import Score
 from dragoman.training.distributed import ALONE, Ranks
@@ -24,11 +24,13 @@ from dragoman.training.state import Progress
 from dragoman.training.validation import Validator
 
 _ROUNDS = 10
-_BATCH_TOKENS = 50_000  # target words whose links are held in memory at once
+_BATCH_TOKENS = 50_000  # target words per batch of the counts
 
 
 @dataclass(frozen=True)
-class Counted:
+class TrainedLexicon:
+    """A finished run, with the attributes that `leave_bundle` reads from a trainer."""
+
     config: Config
     data: Prepared
     whole: Model
@@ -37,7 +39,7 @@ class Counted:
     ranks: Ranks = ALONE
 
 
-def count(
+def train_model(
     config: Config,
     data: Prepared,
     device: torch.device,
@@ -45,7 +47,7 @@ def count(
     folder: Path,
     console: Console,
 ) -> tuple[Score, ...]:
-    """Rounds of expectation-maximisation over the prepared pairs, then the bundle."""
+    """Run expectation-maximization over the prepared pairs, then write the bundle."""
     started = time.monotonic()
     codec = data.codec
     tokens = int(data.train.target_lengths.sum())
@@ -54,23 +56,23 @@ def count(
     for number in range(1, _ROUNDS + 1):
         likelihood = model1.improve()
         console.print(
-            f"round {number}: perplexity {np.exp(-likelihood / max(1, tokens)):.2f} before it"
+            f"round {number}: perplexity before it {np.exp(-likelihood / max(1, tokens)):.2f}"
         )
     model = build_model(config.model, codec.source, codec.target, codec.shared).to(device)
     lexicon = model1.lexicon(len(codec.source), codec.source.pad)
-    cast(Lexical, model).take(lexicon, model1.occurrences(len(codec.target)) + 1)
+    cast(Lexical, model).set_counts(lexicon, model1.occurrences(len(codec.target)) + 1)
     progress = Progress(
         step=_ROUNDS, target_tokens=_ROUNDS * tokens, flops=_ROUNDS * model1.operations,
         elapsed_s=time.monotonic() - started,
     )  # fmt: skip
-    counted = Counted(config, data, model, Validator(model, codec, config, device), progress)
-    return leave_bundle(counted, f"round {_ROUNDS}", test, folder, console)
+    trained = TrainedLexicon(config, data, model, Validator(model, codec, config, device), progress)
+    return leave_bundle(trained, f"round {_ROUNDS}", test, folder, console)
 
 
 def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
-    """The pairs as often as their corpora weigh.
+    """Yield the pairs, each as often as the weight of its corpus says.
 
-    The end of a source has one translation and is not counted.
+    The end of a source always translates to the end of a target, so it is left out.
     """
     store, source = data.train, data.codec.source
     weights = [corpus.weight for corpus in config.data.corpora]

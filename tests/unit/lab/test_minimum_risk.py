@@ -9,10 +9,10 @@ import torch
 from dragoman.config import make_config, replace
 from dragoman.data.batches import collate
 from dragoman.errors import ConfigError
+from dragoman.lab.minimum_risk import RiskGradients, draw, expected_cost
 from dragoman.text.metrics import gleu
 from dragoman.training.cost import bytes_per_position, training_flops
 from dragoman.training.gradients import Gradients
-from dragoman.training.risk import RiskGradients, draw, expected_cost
 from tests.conftest import small_config, small_model, vocabulary
 
 WORDS = vocabulary(9)

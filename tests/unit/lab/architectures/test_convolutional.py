@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from dragoman.model.convolutional import ConvS2S
+from dragoman.lab.architectures.convolutional import ConvS2S
 from tests.conftest import small_model
 
 SOURCE = torch.tensor([[5, 9, 11, 6, 3], [7, 8, 4, 10, 3]])

@@ -1,22 +1,21 @@
-"""Minimum risk: train on the score of the model's own translations.
+"""Minimum-risk training: fine-tune on the score of the model's own translations.
 
 (Shen et al. 2016; the second loss of Wu et al. 2016.)
 
-For a source x, translations y1 ... yK are drawn from the model, and the loss is what they lack of
-the score on average:
+For a source x, sample translations y1 ... yK from the model. The loss is their expected cost:
 
     R = Σ_k Q_k (1 - GLEU(y_k, reference))       Q_k = p(y_k|x)^α / Σ_j p(y_j|x)^α
 
-Its gradient is Σ_k α Q_k (cost_k - R) ∇log p(y_k|x): what is better than the average becomes
-likelier. What was drawn twice counts twice, so for a small α (`training.risk_sharpness`) this is α
-times the gradient of the expected cost, with the mean of the draws as its baseline; with a larger α
-the likelier ones count more. Likelihood is mixed in to hold the model where it came from, on the
-same scale: loss = R + α λ likelihood. A sentence weighs as many tokens as its reference has. GLEU
-is taken over pieces.
+Its gradient is Σ_k α Q_k (cost_k - R) ∇log p(y_k|x), so translations that are better than the
+average become more likely. A repeated sample counts twice. For a small `training.risk_sharpness` α
+the gradient is therefore α times that of the expected cost, with the mean of the samples as its
+baseline; a larger α gives more weight to likely samples. A likelihood term on the same scale keeps
+the model close to where it started: loss = R + α λ likelihood. The weight of a sentence is the
+number of tokens in its reference. GLEU counts n-grams of subwords.
 
-Any architecture will do: translations are drawn by `start` and `step`, without dropout, and their
-probabilities come from `forward`. Attention that is trained straight-through gives its surrogate's
-gradient here as well.
+This works for every architecture: `start` and `step` sample translations without dropout, and
+`forward` computes their probabilities. Attention that trains straight-through uses its surrogate
+gradient here too.
 """
 
 from collections.abc import Sequence
@@ -33,13 +32,13 @@ from dragoman.text.metrics import gleu
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
 from dragoman.training.distributed import ALONE, Ranks
-from dragoman.training.gradients import Gradients
+from dragoman.training.gradients import GRADIENTS, Gradients
 
 
 class RiskGradients(Gradients):
-    """K translations are drawn for each of B sentences.
+    """The gradients of the risk over K samples for each of B sentences.
 
-    Those of a sentence lie one behind the other.
+    The samples of a sentence are consecutive rows.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class RiskGradients(Gradients):
             np.array([*map(len, translations)]),
             self._target,
         )
-        # a third for drawing them
+        # Sampling them costs a third of a training pass.
         self._flops_of_drawn += training_flops(self._model, drawn) * 4 / 3
         references = [
             row[: n - 1].tolist()
@@ -100,7 +99,7 @@ class RiskGradients(Gradients):
         return expected_cost(scores.view(-1, count), costs.view(-1, count))
 
     def _log_probs(self, drawn: Batch) -> Tensor:
-        """log p of each translation, its end included. (B*K,)"""
+        """Return log p of each translation, the end included. (B*K,)"""
         hidden, targets = self.hidden(drawn)
         # (N,)
         each = -F.cross_entropy(self._model.logits(hidden).float(), targets, reduction="none")
@@ -113,8 +112,11 @@ class RiskGradients(Gradients):
         )
 
 
+GRADIENTS["risk"] = RiskGradients
+
+
 def expected_cost(scores: Tensor, costs: Tensor) -> Tensor:
-    """Σ Q cost with Q = softmax of the scores, over the last dimension."""
+    """Return Σ Q cost over the last dimension, with Q = softmax of the scores."""
     return (torch.softmax(scores, dim=-1) * costs).sum(dim=-1)
 
 
@@ -122,10 +124,7 @@ def expected_cost(scores: Tensor, costs: Tensor) -> Tensor:
 def draw(
     model: Model, source: Tensor, count: int, longest: int, target: Vocabulary
 ) -> list[list[int]]:
-    """`count` translations of each source, without their ends.
-
-    Those of one sentence lie one behind the other.
-    """
+    """Sample `count` translations of each source, in consecutive rows, without their ends."""
     state = model.start(source)
     parents = np.repeat(np.arange(len(source)), count)
     translations: list[list[int]] = [[] for _ in parents]

@@ -1,16 +1,15 @@
-"""The decoder alone: both sides in one sequence, x1 … xn </s> <s> y1 … ym.
+"""A decoder-only Transformer: both sides in one sequence, x1 … xn </s> <s> y1 … ym.
 
-It is trained and decoded as a language model.
+Training and search treat it as a language model with the source as its prompt.
 
     B sentences, R rows, H heads, S source, T target, D features.
 
-Every position sees those before it, whichever side they are on; the target's positions go on where
-the source's end. The loss is on the target: the source is what is asked, not what is to be learned.
-The stack has `model.decoder_layers` layers. The source runs through it once, at the beginning; its
-keys and values are kept for all hypotheses.
+Every position sees all earlier positions of both sides. Target positions continue the numbering of
+the source. The loss covers the target only. The stack has `model.decoder_layers` layers. The source
+runs through it once; all hypotheses share its keys and values.
 
-Sources of a batch are moved to the right, so that all of them end, and all targets begin, at the
-same place: distances in the sequence are then the same in any batch.
+The sources of a batch are aligned on the right, so that all targets begin at the same position.
+Distances in the sequence then do not depend on the batch.
 """
 
 from typing import cast
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Look, Record
 from dragoman.model.blocks import EncoderLayer
+from dragoman.model.build import ARCHITECTURES
 from dragoman.model.heads import KeysValues, KVCache
 from dragoman.model.interface import Neural, Recorder
 from dragoman.model.layers import final_norm
@@ -42,28 +42,25 @@ class DecoderOnly(Neural):
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The keys and values of the source in every layer, and which are real, are given.
-
-        The past is empty.
-        """
+        """Return an empty past, and the source's keys and values in every layer with their mask."""
         size = source.shape[1]
         # (B, S), below 0 for padding
-        places = torch.arange(size, device=source.device) - _room(self.mask(source))
+        places = torch.arange(size, device=source.device) - _padding(self.mask(source))
         real = (places >= 0)[:, None, None]
         places = places.clamp(min=0)
         self.source_embedding.positions.reach(size)
         x = self.source_embedding(source.gather(1, places), places)
-        # else padding would see nothing at all
+        # Let padding see itself, because a softmax over nothing gives NaN.
         itself = torch.eye(size, dtype=torch.bool, device=x.device)
         mask = causal_mask(size, size, x.device) & real | itself
-        nothing = x.new_zeros(len(x), 1, 0, 1)
-        caches = [KVCache(nothing, nothing) for _ in self.decoder]
+        zero_state = x.new_zeros(len(x), 1, 0, 1)
+        caches = [KVCache(zero_state, zero_state) for _ in self.decoder]
         record: Record | None = None if recorder is None else []
-        self._through(x, caches, mask, record)
+        self._run_layers(x, caches, mask, record)
         if recorder is not None and record is not None:
-            for number, look in enumerate(record):
-                weights = _moved_back(_moved_back(look.weights, real).mT, real).mT
-                _add(recorder, "encoder", number, look._replace(weights=weights))
+            for number, trace in enumerate(record):
+                weights = _shift_back(_shift_back(trace.weights, real).mT, real).mT
+                _add(recorder, "encoder", number, trace._replace(weights=weights))
         given = [tensor for cache in caches for tensor in cache.seen]
         return [tensor[:, :, :0] for tensor in given], [*given, real]
 
@@ -78,7 +75,7 @@ class DecoderOnly(Neural):
         *prompt, real = given
         words, size = target_in.shape[1], real.shape[-1]
         # (R, T)
-        places = torch.arange(at, at + words, device=target_in.device) + size - _room(real)
+        places = torch.arange(at, at + words, device=target_in.device) + size - _padding(real)
         self.target_embedding.positions.reach(size + at + words)
         x = self.target_embedding(target_in, places)
         target_mask = causal_mask(words, at + words, x.device).expand(len(x), 1, -1, -1)
@@ -91,19 +88,19 @@ class DecoderOnly(Neural):
             cache.append(KeysValues(*past[2 * number : 2 * number + 2]))
             caches.append(cache)
         record: Record | None = None if recorder is None else []
-        hidden = self._through(x, caches, mask, record)
+        hidden = self._run_layers(x, caches, mask, record)
         if recorder is not None and record is not None:
-            for number, look in enumerate(record):
-                # One softmax over both sides, shown in its parts, which sum to one together.
-                to_source = _moved_back(look.weights[..., :size], real)
-                _add(recorder, "decoder", number, look._replace(weights=look.weights[..., size:]))
-                _add(recorder, "cross", number, look._replace(weights=to_source))
+            for number, trace in enumerate(record):
+                # One softmax covers both sides; record its two parts, which sum to one together.
+                to_source = _shift_back(trace.weights[..., :size], real)
+                _add(recorder, "decoder", number, trace._replace(weights=trace.weights[..., size:]))
+                _add(recorder, "cross", number, trace._replace(weights=to_source))
         return hidden, [tensor[:, :, size:] for cache in caches for tensor in cache.seen]
 
-    def _through(
+    def _run_layers(
         self, x: Tensor, caches: list[KVCache], mask: Tensor, record: Record | None
     ) -> Tensor:
-        """New positions (B, T, D) behind those of the caches; `mask` is over all of them."""
+        """Run new positions (B, T, D) that follow the cached ones; `mask` covers both."""
         for layer, cache in zip(self.decoder, caches, strict=True):
             x = layer(
                 x,
@@ -120,13 +117,13 @@ class DecoderOnly(Neural):
 
     @property
     def max_length(self) -> int | None:
-        """Learned positions are shared out: half for the source, half for the target."""
+        """Half of the learned positions: the source gets one half, the target the other."""
         positions = super().max_length
         return positions // 2 if positions is not None else None
 
     @property
     def can_be_filled(self) -> bool:
-        # a norm over the batch would count the filling
+        # Batch norm would count the filling.
         return self.config.norm_kind != "batch"
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
@@ -140,18 +137,21 @@ class DecoderOnly(Neural):
         return total + sum(layer.multiplications(words, pairs) for layer in self.decoder)
 
 
-def _room(real: Tensor) -> Tensor:
-    """How much of the source's room is padding. (B, 1)"""
+ARCHITECTURES["decoder-only"] = DecoderOnly
+
+
+def _padding(real: Tensor) -> Tensor:
+    """Count the padding of each source. (B, 1)"""
     return (~real).sum(dim=(1, 2, 3))[:, None]
 
 
-def _moved_back(weights: Tensor, real: Tensor) -> Tensor:
-    """Columns (B, H, T, S) of sources that were moved to the right, as they stood before."""
-    columns = torch.arange(weights.shape[-1], device=real.device) + _room(real)  # (B, S)
+def _shift_back(weights: Tensor, real: Tensor) -> Tensor:
+    """Shift the columns (B, H, T, S) of right-aligned sources back to the left."""
+    columns = torch.arange(weights.shape[-1], device=real.device) + _padding(real)  # (B, S)
     return weights.gather(-1, (columns % weights.shape[-1])[:, None, None].expand_as(weights))
 
 
-def _add(recorder: Recorder, part: str, layer: int, look: Look) -> None:
+def _add(recorder: Recorder, part: str, layer: int, trace: Look) -> None:
     wanted = recorder.of(part, layer)
     if wanted is not None:
-        wanted.append(look)
+        wanted.append(trace)

@@ -1,19 +1,20 @@
-"""Recurrent encoder-decoders: the systems before the Transformer.
+"""Recurrent encoder-decoders, the systems before the Transformer.
 
-    B sentences, S source, T target, D features. Every layer is torch's own LSTM or GRU; target
-    positions run at once in training, because no layer waits for the attention of the step before.
-    Lengths never leave the device, so that a GPU can record a whole training step.
+    B sentences, S source, T target, D features. Every layer is torch's own LSTM or GRU. In training
+    all target positions run in one call, because no layer waits for the attention of the step
+    before. Lengths stay on the device, so that a GPU can record a whole training step.
 
-- `Rnn` (Cho et al. 2014, Sutskever et al. 2014): the sentence becomes one vector, which the decoder
-  gets at every step.
-- `RnnAttention` (Bahdanau et al. 2015, Luong et al. 2015): a two-way encoder; the decoder's states
-  look at all of it. As in Luong et al., without feeding what was seen back into the recurrence,
+- `Rnn` (Cho et al. 2014, Sutskever et al. 2014): the sentence becomes one vector, an input to the
+  decoder at every step.
+- `RnnAttention` (Bahdanau et al. 2015, Luong et al. 2015): a bidirectional encoder; the decoder's
+  states attend to all of it. As in Luong et al., but without input feeding, which would make
+  training sequential.
+- `Gnmt` (Wu et al. 2016): deep and residual, with a bidirectional bottom layer in the encoder. The
+  bottom layer of the decoder attends to the source, and every layer above gets the context vector
+  at the same step. In the paper the context goes to the next step and to the bottom layer too,
   which would make training sequential.
-- `Gnmt` (Wu et al. 2016): deep, residual, a two-way bottom layer in the encoder. The bottom layer
-  of the decoder looks at the source and what it sees goes to every layer above at the same step (in
-  the paper: at the next step, to the bottom layer too, which would again make training sequential).
 
-Attention has one head, as it had then; `model.attention.similarity` chooses its kind.
+Attention has one head, as in these papers; `model.attention.similarity` chooses its kind.
 """
 
 import warnings
@@ -27,34 +28,36 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Attention
+from dragoman.model.build import ARCHITECTURES
 from dragoman.model.heads import KeysValues
 from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.text.vocabulary import Vocabulary
 
-# Each direction of a two-way layer runs alone; cuDNN copies its weights together, which is cheap.
+# Each direction of a bidirectional layer runs in its own call, so cuDNN copies its weights into one
+# chunk each time. That is cheap.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous")
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 class Recurrence(nn.Module):
-    """One layer.
+    """One recurrent layer.
 
-    Its state is what the cell carries from step to step: h and c of an LSTM, h of a GRU; (B, D)
-    each.
-
-    It is computed in the weights' own type: under autocast, cuDNN's recurrence would take float16,
-    not bfloat16.
+    The state is h and c of an LSTM, or h of a GRU, (B, D) each. The layer computes in the type of
+    its weights: under autocast, cuDNN's recurrence would use float16, not bfloat16.
     """
 
-    def __init__(self, cell: str, inputs: int, width: int, two_way: bool = False):
+    def __init__(self, cell: str, inputs: int, width: int, bidirectional: bool = False):
         super().__init__()
         self.rnn = CELLS[cell](
-            inputs, width // 2 if two_way else width, batch_first=True, bidirectional=two_way
+            inputs,
+            width // 2 if bidirectional else width,
+            batch_first=True,
+            bidirectional=bidirectional,
         )
         self.carried = 2 if cell == "lstm" else 1
         if cell == "lstm":
-            with torch.no_grad():  # at first, forget little (Jozefowicz et al. 2015)
+            with torch.no_grad():  # start with open forget gates (Jozefowicz et al. 2015)
                 for name, bias in self.rnn.named_parameters():
                     if name.startswith("bias_ih"):
                         bias.chunk(4)[1].fill_(1.0)
@@ -64,34 +67,34 @@ class Recurrence(nn.Module):
         return next(self.rnn.parameters()).dtype
 
     def forward(self, x: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Positions (B, T, inputs) behind a state: outputs (B, T, D) and the state behind them."""
+        """Run positions (B, T, inputs) from a state; return outputs (B, T, D) and the new state."""
         with torch.autocast(x.device.type, enabled=False):
             before = [part.to(self.dtype).contiguous()[None] for part in state]
             y, after = self.rnn(x.to(self.dtype), tuple(before) if self.carried == 2 else before[0])
         return y, [part[0] for part in (after if self.carried == 2 else [after])]
 
     def read(self, x: Tensor, real: Tensor) -> Tensor:
-        """Whole sentences (B, S, inputs) from nothing; `real` (B, S) says where they are.
+        """Run whole sentences (B, S, inputs) from a zero state; `real` (B, S) is False at padding.
 
-        What lies behind a sentence is zero and does not reach it: a recurrence that reads forward
-        meets padding last. One that reads backward gets each sentence turned round in its place.
+        Padding cannot influence a sentence: a forward recurrence meets it last, and a backward one
+        gets each sentence reversed within its own length. Outputs at padding are zero.
         """
         if not self.rnn.bidirectional:
-            y, _ = self.forward(x, self.nothing(x))
+            y, _ = self.forward(x, self.zero_state(x))
             return y * real[..., None]
-        turned = _turned(real)[..., None]  # (B, S, 1)
-        forward, backward = _halves(self.rnn)
-        ahead = self._half(x, forward)
-        back = self._half(x.gather(1, turned.expand_as(x)), backward)
+        turned = _reversed_positions(real)[..., None]  # (B, S, 1)
+        forward, backward = _direction_weights(self.rnn)
+        ahead = self._run_direction(x, forward)
+        back = self._run_direction(x.gather(1, turned.expand_as(x)), backward)
         y = torch.cat([ahead, back.gather(1, turned.expand_as(back))], dim=-1)  # (B, S, D)
         return y * real[..., None]
 
-    def _half(self, x: Tensor, weights: list[Tensor]) -> Tensor:
-        """One direction of a two-way layer, from nothing. (B, S, D/2)"""
+    def _run_direction(self, x: Tensor, weights: list[Tensor]) -> Tensor:
+        """Run one direction of a bidirectional layer from a zero state. (B, S, D/2)"""
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.dtype)
-            before = [part.to(self.dtype)[None] for part in self.nothing(x)]
-            # biases, layers, dropout, training, two-way, batch first
+            before = [part.to(self.dtype)[None] for part in self.zero_state(x)]
+            # biases, layers, dropout, training, bidirectional, batch first
             how = (True, 1, 0.0, self.training, False, True)
             y: Tensor
             if self.carried == 2:
@@ -100,8 +103,8 @@ class Recurrence(nn.Module):
                 y, _ = torch.gru(x, before[0], weights, *how)
         return y
 
-    def nothing(self, like: Tensor) -> list[Tensor]:
-        """The state before the first position, for so many rows as `like` has."""
+    def zero_state(self, like: Tensor) -> list[Tensor]:
+        """Return the state before the first position, with as many rows as `like`."""
         return [like.new_zeros(len(like), self.rnn.hidden_size) for _ in range(self.carried)]
 
     def multiplications(self, positions: float) -> float:
@@ -114,15 +117,15 @@ def _stack(layers: Iterable[Recurrence]) -> list[Recurrence]:
     return cast(list[Recurrence], nn.ModuleList(layers))
 
 
-def _halves(rnn: nn.LSTM | nn.GRU) -> tuple[list[Tensor], list[Tensor]]:
-    """The weights of each direction of a two-way layer."""
+def _direction_weights(rnn: nn.LSTM | nn.GRU) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the weights of each direction of a bidirectional layer."""
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
     forward, backward = ([getattr(rnn, name + end) for name in names] for end in ("", "_reverse"))
     return forward, backward
 
 
-def _turned(real: Tensor) -> Tensor:
-    """The places (B, S) of each sentence from its last to its first, then those of its padding.
+def _reversed_positions(real: Tensor) -> Tensor:
+    """Return positions (B, S) that reverse each sentence and leave its padding in place.
 
     >>> _turned(torch.tensor([[True, True, True, False]])).tolist()
     [[2, 1, 0, 3]]
@@ -133,7 +136,7 @@ def _turned(real: Tensor) -> Tensor:
 
 
 class _Recurrent(Neural):
-    """Where the past is the state of every layer of the decoder, one after the other."""
+    """A model whose past is the states of the decoder's layers, one after the other."""
 
     encoder: list[Recurrence]
     decoder: list[Recurrence]
@@ -146,8 +149,8 @@ class _Recurrent(Neural):
             x = self.drop(layer.read(x, real))
         return x, mask
 
-    def climb(self, x: Tensor, past: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Through the layers of the decoder: the last one's outputs, and the past behind them."""
+    def through_decoder(self, x: Tensor, past: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Run the decoder's layers; return the outputs of the last one and the new past."""
         after: list[Tensor] = []
         for layer, state in zip(self.decoder, self.states(past), strict=True):
             x, state = layer(x, state)
@@ -156,7 +159,7 @@ class _Recurrent(Neural):
         return x, after
 
     def states(self, past: list[Tensor]) -> list[list[Tensor]]:
-        """The past by layers."""
+        """Split the past into the states of each layer."""
         carried = self.decoder[0].carried
         return [past[i : i + carried] for i in range(0, len(past), carried)]
 
@@ -172,7 +175,7 @@ class _Recurrent(Neural):
 
 
 class Rnn(_Recurrent):
-    """The whole sentence passes through one vector: the encoder's last state."""
+    """An RNN without attention: the encoder's last state stands for the whole sentence."""
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
@@ -187,7 +190,7 @@ class Rnn(_Recurrent):
         memory, mask = self.encode(source)
         last = mask.sum(dim=(1, 2, 3)) - 1
         vector = memory[torch.arange(len(source), device=source.device), last]  # (B, D)
-        return [part for layer in self.decoder for part in layer.nothing(vector)], [vector]
+        return [part for layer in self.decoder for part in layer.zero_state(vector)], [vector]
 
     def advance(
         self,
@@ -199,18 +202,18 @@ class Rnn(_Recurrent):
     ) -> tuple[Tensor, list[Tensor]]:
         x = self.target_embedding(target_in)
         # (B, T, 2D)
-        return self.climb(torch.cat([x, given[0][:, None].expand_as(x)], dim=-1), past)
+        return self.through_decoder(torch.cat([x, given[0][:, None].expand_as(x)], dim=-1), past)
 
 
 class _Attending(_Recurrent):
-    """With attention to a memory, whose keys and values are given."""
+    """A recurrent model with attention to the encoder's outputs."""
 
     attention: Attention
 
     def given(self, memory: Tensor, mask: Tensor) -> list[Tensor]:
         return [*self.attention.keys_values(memory), mask]
 
-    def look(self, x: Tensor, given: list[Tensor], recorder: Recorder | None) -> Tensor:
+    def attend(self, x: Tensor, given: list[Tensor], recorder: Recorder | None) -> Tensor:
         k, v, mask = given
         y: Tensor = self.attention(
             x, KeysValues(k, v), mask=mask, record=record_of(recorder, "cross")
@@ -239,7 +242,7 @@ class RnnAttention(_Attending):
         super().__init__(config, source, target)
         width, cell = config.width, config.cell
         self.encoder = _stack(
-            Recurrence(cell, width, width, two_way=True) for _ in range(config.encoder_layers)
+            Recurrence(cell, width, width, bidirectional=True) for _ in range(config.encoder_layers)
         )
         self.decoder = _stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
         self.attention = Attention(replace(config, heads=1), cross=True)
@@ -255,7 +258,7 @@ class RnnAttention(_Attending):
         past = [
             part
             for h, layer in zip(first, self.decoder, strict=True)
-            for part in [h, *layer.nothing(h)[1:]]
+            for part in [h, *layer.zero_state(h)[1:]]
         ]
         return past, self.given(memory, mask)
 
@@ -267,8 +270,8 @@ class RnnAttention(_Attending):
         given: list[Tensor],
         recorder: Recorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        x, after = self.climb(self.target_embedding(target_in), past)
-        seen = self.look(x, given, recorder)
+        x, after = self.through_decoder(self.target_embedding(target_in), past)
+        seen = self.attend(x, given, recorder)
         return self.drop(torch.tanh(self.join(torch.cat([x, seen], dim=-1)))), after
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
@@ -290,7 +293,7 @@ class Gnmt(_Attending):
         above = range(1, config.encoder_layers), range(1, config.decoder_layers)
         self.encoder = _stack(
             [
-                Recurrence("lstm", width, width, two_way=True),
+                Recurrence("lstm", width, width, bidirectional=True),
                 *(Recurrence("lstm", width, width) for _ in above[0]),
             ]
         )
@@ -315,7 +318,7 @@ class Gnmt(_Attending):
         self, source: Tensor, recorder: Recorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encode(source)
-        return [part for layer in self.decoder for part in layer.nothing(memory)], self.given(
+        return [part for layer in self.decoder for part in layer.zero_state(memory)], self.given(
             memory, mask
         )
 
@@ -331,9 +334,14 @@ class Gnmt(_Attending):
         (first, *others) = self.states(past)
         y, after = bottom(self.target_embedding(target_in), first)
         x = self.drop(y)
-        seen = self.look(x, given, recorder)
+        seen = self.attend(x, given, recorder)
         for layer, state in zip(above, others, strict=True):
             y, state = layer(torch.cat([x, seen.to(x.dtype)], dim=-1), state)
             x = x + self.drop(y)
             after = [*after, *state]
         return x, after
+
+
+ARCHITECTURES["rnn"] = Rnn
+ARCHITECTURES["rnn-attention"] = RnnAttention
+ARCHITECTURES["gnmt"] = Gnmt

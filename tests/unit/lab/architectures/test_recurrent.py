@@ -3,14 +3,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from dragoman.model.recurrent import CELLS, Gnmt, Recurrence, Rnn, RnnAttention
+from dragoman.lab.architectures.recurrent import CELLS, Gnmt, Recurrence, Rnn, RnnAttention
 from tests.conftest import small_model
 
 SOURCE = torch.tensor([[5, 9, 11, 6, 3], [7, 8, 4, 10, 3]])
 TARGET = torch.tensor([[2, 7, 12, 5], [2, 8, 4, 9]])
 
 
-def torchs(cell: str, layers: list[Recurrence], two_way: bool = False) -> nn.LSTM | nn.GRU:
+def torchs(cell: str, layers: list[Recurrence], bidirectional: bool = False) -> nn.LSTM | nn.GRU:
     """torch's own stack with the weights of ours."""
     first = layers[0].rnn
     whole = CELLS[cell](
@@ -18,7 +18,7 @@ def torchs(cell: str, layers: list[Recurrence], two_way: bool = False) -> nn.LST
         first.hidden_size,
         len(layers),
         batch_first=True,
-        bidirectional=two_way,
+        bidirectional=bidirectional,
         dtype=torch.float64,
     )
     with torch.no_grad():
@@ -43,7 +43,7 @@ def test_the_rnn_with_attention_is_torchs_in_both_directions(cell: str) -> None:
     model: RnnAttention = small_model(
         model__architecture="rnn-attention", model__cell=cell
     ).double()
-    memory, _ = torchs(cell, model.encoder, two_way=True)(model.source_embedding(SOURCE))
+    memory, _ = torchs(cell, model.encoder, bidirectional=True)(model.source_embedding(SOURCE))
     torch.testing.assert_close(model.encode(SOURCE)[0], memory)
     # (layers, B, D)
     first = torch.tanh(model.bridge(memory.mean(dim=1))).view(2, 2, 32).transpose(0, 1).contiguous()
@@ -98,12 +98,12 @@ def packed(layer: Recurrence, x: Tensor, real: Tensor) -> Tensor:
     return y
 
 
-@pytest.mark.parametrize("two_way", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
-def test_sentences_are_read_as_torch_reads_packed_ones(cell: str, two_way: bool) -> None:
+def test_sentences_are_read_as_torch_reads_packed_ones(cell: str, bidirectional: bool) -> None:
     """Equal outputs, and equal gradients of inputs and weights."""
     torch.manual_seed(1)
-    layer = Recurrence(cell, 24, 32, two_way)
+    layer = Recurrence(cell, 24, 32, bidirectional)
     real = torch.arange(9) < torch.tensor([3, 9, 1, 7])[:, None]
     x = torch.randn(4, 9, 24, requires_grad=True)
     direction = torch.randn(4, 9, 32)

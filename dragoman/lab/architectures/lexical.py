@@ -1,17 +1,17 @@
-"""The statistical baseline: a translation word by word.
+"""A statistical baseline that translates word by word.
 
-Each word has the translations that IBM model 1 learned (`text/lexicon.py`).
+The translations of each word come from IBM model 1 (`text/lexicon.py`).
 
     B sentences, R rows, S source, T target, K translations of a word, V target vocabulary.
 
-Model 1 knows which words belong together and nothing of order, so the source is walked along: place
-t of the target is mostly a translation of word t of the source, to a small part one of any of its
-words, and to a tiny part any word:
+Model 1 knows nothing about word order, so the target follows the source word by word: position t of
+the target is mostly a translation of source word t, with a small probability a translation of any
+source word, and with a tiny one any word:
 
     p(y at t | x) = (1-λ-ε) t(y|xt) + λ Σi t(y|xi) / (n+1) + ε p(y)
 
-The end of the source translates to the end of the target alone. "Hidden states" are the first two
-terms; the output layer's one column is p(y).
+The end of the source translates only to the end of the target. The "hidden states" are the first
+two terms; the only column of the output layer is p(y).
 """
 
 import numpy as np
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
+from dragoman.model.build import ARCHITECTURES
 from dragoman.model.interface import Model, Recorder
 from dragoman.text.lexicon import KEPT, Lexicon
 from dragoman.text.vocabulary import Vocabulary
@@ -41,8 +42,8 @@ class Lexical(Model):
         nn.init.constant_(self.output.weight, 1 / len(target))
         self.requires_grad_(False)
 
-    def take(self, lexicon: Lexicon, frequencies: np.ndarray) -> None:
-        """What was counted: translations, and how often each target word occurs."""
+    def set_counts(self, lexicon: Lexicon, frequencies: np.ndarray) -> None:
+        """Set the translation table and the frequencies of target words."""
         self.translations.copy_(torch.from_numpy(lexicon.targets))
         self.probabilities.copy_(torch.from_numpy(lexicon.probabilities))
         self.output.weight.copy_(torch.from_numpy(frequencies / frequencies.sum())[:, None])
@@ -53,12 +54,12 @@ class Lexical(Model):
     def begin(
         self, source: Tensor, recorder: Recorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The source, its length, and the probability of each target word (B, V) are given."""
+        """Return the source, its length, and the probability of each target word (B, V)."""
         lengths = (source != self.pad).sum(dim=1, keepdim=True)  # (B, 1)
         words = torch.where(source == self._ends[0], self.pad, source)
-        # with nobody's word in front
+        # IBM model 1 has an empty word before the first.
         words = torch.cat([torch.full_like(lengths, self.pad), words], dim=1)
-        shares = (words != self.pad) / lengths  # the end counts for nobody: (n-1) + 1 words
+        shares = (words != self.pad) / lengths  # the empty word replaces the end: (n-1) + 1 words
         shares[:, :1] = 1 / lengths
         anywhere = self.probabilities.new_zeros(len(source), self.output.out_features)
         likely = self.probabilities[words] * shares[..., None]  # (B, S+1, K)
@@ -84,9 +85,9 @@ class Lexical(Model):
         return torch.log(hidden + _ANY_WORD * self.output.weight[:, 0])
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        """Adds up weighted probabilities.
-
-        They are those of each word's translations, and of the vocabulary at each place.
-        """
+        """Count the sums of each word's translations and of the vocabulary at each position."""
         words = float(source_lengths.sum() + target_lengths.sum())
         return KEPT * words + float(target_lengths.sum()) * self.output.out_features
+
+
+ARCHITECTURES["lexical"] = Lexical
