@@ -66,11 +66,7 @@ def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, table in TABLES.items():
         if _within(name, ARCHITECTURES[settings["model.architecture"]].reads):
             yield from table[settings[name]].needs(settings)
-    kind, join, every_layer = (
-        settings[f"model.positions.{name}"] for name in ("kind", "join", "every_layer")
-    )
-    if not POSITIONS[kind].vector and join == "concat":
-        yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
+    kind, every_layer = (settings[f"model.positions.{name}"] for name in ("kind", "every_layer"))
     if not POSITIONS[kind].vector and every_layer:
         reason = "acts in every layer anyway" if POSITIONS[kind].in_attention else "adds nothing"
         yield f"model.positions.kind={kind} {reason}: leave model.positions.every_layer=false."

@@ -38,6 +38,7 @@ from dragoman.config.variants import (
     ARCHITECTURES,
     DECODER_SUBLAYERS,
     HEADS_LAYOUTS,
+    JOINS,
     MEMORIES,
     OBJECTIVES,
     POSITIONS,
@@ -160,9 +161,7 @@ class AttentionConfig:
 @dataclass(frozen=True)
 class PositionsConfig:
     kind: str = setting("sinusoidal", "how a position is represented", choices=POSITIONS)
-    join: str = setting(
-        "add", "how a position's vector joins the word's", choices=("add", "concat")
-    )
+    join: str = setting("add", "how a position's vector joins the word's", choices=JOINS)
     every_layer: bool = setting(
         False, "positions are added again to the queries, keys and values of every layer"
     )
@@ -279,7 +278,6 @@ PLAIN = {
     "experts": (1,),
     "decoder_attention": (True,),
     "attention.projections": (True,),
-    "positions.join": ("add",),
     "positions.every_layer": (False,),
 }
 """The Transformer that our own kernels, ONNX graphs and other systems know, apart from what

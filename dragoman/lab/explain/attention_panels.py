@@ -88,19 +88,18 @@ def queries(config: ModelConfig) -> Panel:
 
 
 def scores(config: ModelConfig) -> Panel:
-    from dragoman.model.attention import plain_attention
-    from dragoman.model.distances import DISTANCES, NoDistances
-    from dragoman.model.similarities import (
-        SIMILARITIES,
+    from dragoman.lab.transformer_variants import (
         Additive,
         Concat,
         Cosine,
         General,
         MeanDot,
-        NormalisedQueriesKeys,
+        NormalizedQueriesKeys,
         PlainCosine,
-        scaled_dot,
     )
+    from dragoman.model.attention import plain_attention
+    from dragoman.model.distances import DISTANCES, NoDistances
+    from dragoman.model.similarities import SIMILARITIES, scaled_dot
     from dragoman.model.spans import causal_mask
 
     title = "Every query meets every key"
@@ -120,7 +119,7 @@ def scores(config: ModelConfig) -> Panel:
         "qk-norm": (
             "frac{norm ( q_i ) · norm ( k_j )}{√d}",
             "the norms of q and k multiplied, over the root of d",
-            (NormalisedQueriesKeys.queries, "return"),
+            (NormalizedQueriesKeys.queries, "return"),
         ),
         "cosine": (
             "exp^c frac{q_i · k_j}{‖q‖ ‖k‖}",
@@ -164,8 +163,8 @@ def scores(config: ModelConfig) -> Panel:
 
 
 def weights(config: ModelConfig) -> Panel:
+    from dragoman.lab.transformer_variants import straight_through
     from dragoman.model.attention import plain_attention
-    from dragoman.model.spans import straight_through
 
     title = "Scores become weights, weights gather values"
     if why := no_attention(config):

@@ -59,8 +59,9 @@ def _subwords() -> Panel:
 
 def _embedding(config: ModelConfig) -> Panel:
     from dragoman.bundle.plain_weights import sinusoids
+    from dragoman.lab.transformer_variants import SinusoidalFromOne
     from dragoman.model.interface import Words
-    from dragoman.model.positions import Learned, Sinusoidal, SinusoidalFromOne
+    from dragoman.model.positions import Learned, Sinusoidal
     from dragoman.model.transformer import Embedding
 
     title = "Pieces become vectors, with their places"

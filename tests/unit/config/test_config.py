@@ -39,7 +39,6 @@ from tests.conftest import vocabulary
 
 TABLES = {
     "model.cell": CELLS,
-    "model.positions.join": JOINS,
     "model.activation": ACTIVATIONS | GATES,
     "model.norm": PLACEMENTS,
     "model.norm_kind": NORMS,
@@ -63,6 +62,7 @@ CODE = [
     (variants.SPANS, SPANS),
     (variants.HEADS_LAYOUTS, HEADS),
     (variants.MEMORIES, MEMORIES),
+    (variants.JOINS, JOINS),
     ({name: one for name, one in variants.POSITIONS.items() if one.vector}, POSITIONS),
     ({name: one for name, one in variants.POSITIONS.items() if one.in_attention}, DISTANCES),
 ]

@@ -5,13 +5,14 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.model import similarities
+from dragoman.config import variants
+from dragoman.lab import transformer_variants
 from dragoman.model.attention import plain_attention
-from dragoman.model.similarities import SIMILARITIES, Dot
+from dragoman.model.similarities import SIMILARITIES, Similarity
 from tests.unit.model.test_attention import B, H, K, S, T, inputs
 
 
-def similarity(kind: str) -> Dot:
+def similarity(kind: str) -> Similarity:
     """With weights that are not those of the start."""
     made = SIMILARITIES[kind](H, K).double()
     with torch.no_grad():
@@ -20,7 +21,7 @@ def similarity(kind: str) -> Dot:
     return made
 
 
-def by_hand(made: Dot, kind: str, q: np.ndarray, k: np.ndarray, head: int) -> float:
+def by_hand(made: Similarity, kind: str, q: np.ndarray, k: np.ndarray, head: int) -> float:
     """How well one key (K,) fits one query (K,)."""
     of = {name: parameter[head].detach().numpy() for name, parameter in made.named_parameters()}
     formulas = {
@@ -47,7 +48,7 @@ def by_hand(made: Dot, kind: str, q: np.ndarray, k: np.ndarray, head: int) -> fl
     return float(formulas[kind]())
 
 
-every_similarity = pytest.mark.parametrize("kind", SIMILARITIES)
+every_similarity = pytest.mark.parametrize("kind", variants.SIMILARITIES)
 
 
 @every_similarity
@@ -106,7 +107,7 @@ def test_additive_in_blocks_is_additive_at_once(monkeypatch: pytest.MonkeyPatch)
     made = similarity("additive")
     whole = made(q, k)
     gradients = torch.autograd.grad(whole.square().sum(), (q, k, *made.parameters()))
-    monkeypatch.setattr(similarities, "LARGEST_BLOCK", 2 * k.numel())  # two queries at a time
+    monkeypatch.setattr(transformer_variants, "MAX_BLOCK", 2 * k.numel())  # two queries at a time
     blocks = made(q, k)
     torch.testing.assert_close(blocks, whole)
     in_blocks = torch.autograd.grad(blocks.square().sum(), (q, k, *made.parameters()))

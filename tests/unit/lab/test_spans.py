@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from dragoman.config import variants
+from dragoman.lab.transformer_variants import Local, straight_through
 from dragoman.model.attention import Attention, plain_attention
-from dragoman.model.spans import SPANS, Local, causal_mask, straight_through
+from dragoman.model.spans import SPANS, causal_mask
 from tests.conftest import small_config, small_model
 from tests.unit.model.test_attention import MASKS, S, T, inputs
 
@@ -56,7 +58,7 @@ def test_local_attention_sees_its_window_alone(window: int) -> None:
     )
 
 
-@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("span", variants.SPANS)
 def test_pairs_are_counted_as_they_meet(span: str) -> None:
     made = SPANS[span](2)
     for queries, keys, causal in (
