@@ -28,7 +28,7 @@ MAX_BLOCK = 2**24  # numbers that additive similarity holds in memory
 class Dot(Similarity):
     """q·k"""
 
-    scale = 1.0
+    scale: float | None = 1.0
 
     def compare(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.transpose(-2, -1)
@@ -179,7 +179,7 @@ class Concat(Dot):
 
 
 def straight_through(weights: Tensor) -> Tensor:
-    """Put all weight on the best key; the gradient is the one of the soft weights."""
+    """Put all weight on the best key; use the gradient of the soft weights."""
     best = torch.zeros_like(weights).scatter_(-1, weights.argmax(-1, keepdim=True), 1.0)
     return best + (weights - weights.detach())
 

@@ -63,7 +63,10 @@ def _convs2s(settings: Given) -> Iterator[str]:
 
 def _lexical(settings: Given) -> Iterator[str]:
     if settings["training.objective"] == "risk":
-        yield "training.objective=risk needs a gradient, but model.architecture=lexical has none."
+        yield (
+            "training.objective=risk needs a gradient, which model.architecture=lexical does not "
+            "have: leave training.objective=likelihood."
+        )
 
 
 def _risk(settings: Given) -> Iterator[str]:

@@ -3,8 +3,8 @@
     S source subwords, T target subwords (with the end), D features, H heads, K features per head.
 
 All vectors come from one forward pass over the sentence and its translation (`trace.py`). The pass
-runs on PyTorch in float32, even if another engine translated. The beam is the one that the search
-used. The page itself computes simple consequences of these numbers, such as a sum, a norm, or a
+runs on PyTorch in float32, even if another engine translated. The beam comes from the
+search. The page itself computes simple consequences of these numbers, such as a sum, a norm, or a
 softmax at another temperature.
 
 The page stores vectors as 16-bit floats. For a long sentence, which would make a page of many

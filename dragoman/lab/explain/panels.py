@@ -98,7 +98,7 @@ def _embedding(config: ModelConfig) -> Panel:
         )
     if config.positions.join == "concat":
         joined = f"W [ {word} ; p_t ]"
-        spoken = "x = W times root of D times E of w beside p"
+        spoken = "x = W times root of D times E of w, then p"
     else:
         joined = f"{word} + p_t"
         spoken = "x = root of D times E of w, plus p"
