@@ -8,10 +8,10 @@ For a source x, sample translations y1 ... yK from the model. The loss is their 
 
 Its gradient is Σ_k α Q_k (cost_k - R) ∇log p(y_k|x), so translations that are better than the
 average become more likely. A repeated sample counts twice. For a small `training.risk_sharpness` α
-the gradient is therefore α times the gradient of the expected cost, with the mean of
-all samples as its baseline; a larger α gives more weight to likely samples. A likelihood term on the same scale keeps
-the model close to where it started: loss = R + α λ likelihood. The weight of a sentence is the
-number of tokens in its reference. GLEU counts n-grams of subwords.
+the gradient is therefore α times the gradient of the expected cost, with the mean of all samples as
+its baseline; a larger α gives more weight to likely samples. A likelihood term on the same scale
+keeps the model close to where it started: loss = R + α λ likelihood. The weight of a sentence is
+the number of tokens in its reference. GLEU counts n-grams of subwords.
 
 This works for every architecture: `start` and `step` sample translations without dropout, and
 `forward` computes their probabilities. Attention that trains straight-through uses its surrogate
