@@ -3,16 +3,17 @@
 The core does not import it. It imports itself into the core's tables, as any plug-in does, when one
 of them lacks a name (`config/plugins.py`). So this module must stay cheap: names, no code.
 
-    variants.py     the names of architectures, objectives and parts of attention
-    architectures/  recurrent, convolutional, decoder-only and statistical systems
-    minimum_risk.py training on the score of sampled translations
-    compare/        train systems under equal terms and compare them
-    explain/        pages about one sentence: attention, beam, positions, a whole forward pass
-    commands/       the command lines
+    variant_names.py         names and rules of all variants below
+    transformer_variants.py  similarities, spans, head layouts and positions
+    architectures/           recurrent, convolutional, decoder-only and statistical systems
+    minimum_risk.py          training on the score of sampled translations
+    compare/                 train systems under equal terms and compare them
+    explain/                 pages about one sentence: attention, beam, a whole forward pass
+    commands/                the command lines
 """
 
 from dragoman.cli import COMMANDS
-from dragoman.lab import variants as variants
+from dragoman.lab import variant_names as variant_names
 from dragoman.serve import PAGES, ROUTERS
 
 COMMANDS |= {

@@ -2,7 +2,7 @@
 
     B batch, H heads, T queries, S keys, K features per head, D width, P features of a position.
 
-Each adds itself to a table of `dragoman/model`; `variants.py` has the names and rules.
+Each adds itself to a table of `dragoman/model`; `variant_names.py` has the names and rules.
 """
 
 import math

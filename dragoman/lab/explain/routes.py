@@ -84,7 +84,7 @@ class ExplanationRequest(AttentionRequest):
     change: ChangeRequest | None = Field(None, description="An intervention in the model.")
 
 
-class Attention(BaseModel):
+class AttentionResponse(BaseModel):
     """The data of the attention viewer.
 
     Weights are 16-bit fractions of 65535, little-endian, in base64.
@@ -100,7 +100,7 @@ class Attention(BaseModel):
     positions: dict[str, Any] | None
 
 
-class Explanation(BaseModel):
+class ExplanationResponse(BaseModel):
     """The numbers of one forward pass.
 
     An array is its shape and base64: 16-bit floats ("halves"), or bytes with a float32 scale for
@@ -124,7 +124,7 @@ class Explanation(BaseModel):
 
 @router.post(
     "/v1/attention",
-    response_model=Attention,
+    response_model=AttentionResponse,
     responses=refusals(400, 401, 422),
     openapi_extra=body_of(AttentionRequest),
 )
@@ -137,7 +137,7 @@ async def attention(request: Request) -> Response:
 
 @router.post(
     "/v1/explain",
-    response_model=Explanation,
+    response_model=ExplanationResponse,
     responses=refusals(400, 401, 422),
     openapi_extra=body_of(ExplanationRequest),
 )
