@@ -23,8 +23,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.config import Config, make_config
 from dragoman.data.batches import Batch, BatchPlan, collate
+from dragoman.lab.architectures.recurrent import Recurrence
 from dragoman.model.build import Model, build_model
-from dragoman.model.recurrent import Recurrence
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
 from dragoman.training.gradients import FilledGradients, Gradients, make_gradients

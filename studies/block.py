@@ -24,10 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dragoman.compare.figures import Bars, Figure, Lines, Table
-from dragoman.compare.runs import Study
-from dragoman.compare.seeds import interval
 from dragoman.data.batches import rng
+from dragoman.lab.compare.figures import BarChart, Figure, LineChart, Table
+from dragoman.lab.compare.runs import Study
+from dragoman.lab.compare.seed_statistics import interval
 from studies.finding import Claim, Finding, listed, named
 from studies.judge import Judgement, all_of, at_least, judge, said
 from studies.tasks import (
@@ -355,7 +355,7 @@ def _figures(
             names.append(label)
             values.append(float(np.mean(right)))
             ends.append(interval(right))
-    yield Bars(
+    yield BarChart(
         "The task of each part, with it and without it",
         "share right",
         names,
@@ -379,7 +379,7 @@ def _figures(
             for part in parts
         ],
     )
-    yield Lines(
+    yield LineChart(
         f"A stack of {size.stack} layers, by learning rate",
         "learning rate",
         "share right",

@@ -17,14 +17,14 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from dragoman.compare.figures import Table
-from dragoman.compare.report import as_text
-from dragoman.compare.runs import Study, claim_folder, cores, default_jobs, run_all
-from dragoman.compare.systems import Scale, System
-from dragoman.compare.texts import Given
 from dragoman.config.settings import near_miss
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError
+from dragoman.lab.compare.corpora import CorpusFiles
+from dragoman.lab.compare.figures import Table
+from dragoman.lab.compare.html_report import as_text
+from dragoman.lab.compare.runs import Study, claim_folder, cores, default_jobs, run_all
+from dragoman.lab.compare.systems import Scale, System
 from dragoman.storage.files import storage_errors, write_atomically
 from studies import (
     block,
@@ -65,7 +65,7 @@ CLAIMS: dict[str, Claim] = {
 
 def compare(
     out: str | Path,
-    given: Given = Given(),
+    given: CorpusFiles = CorpusFiles(),
     *,
     quick: bool = False,
     claims: Sequence[str] = (),
@@ -171,7 +171,7 @@ def _systems(claims: Sequence[str], scale: Scale) -> list[System]:
     )
 
 
-def _missing(study: Study, given: Given, claims: Sequence[str]) -> list[System]:
+def _missing(study: Study, given: CorpusFiles, claims: Sequence[str]) -> list[System]:
     """What is known to be needed and has no result; its texts are written."""
     systems = {system.name: system for system in _systems(claims, study.scale)}
     study.texts.write(given, study.scale, [system.corpus for system in systems.values()])
@@ -200,7 +200,7 @@ def _kept(study: Study, name: str) -> Path:
     return study.folder / "claims" / f"{name}.json"
 
 
-def _command(study: Study, given: Given) -> str:
+def _command(study: Study, given: CorpusFiles) -> str:
     """What was typed, without the folder."""
     files = {
         "": given.train,
@@ -226,7 +226,7 @@ def _machine(study: Study) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _facts(study: Study, given: Given) -> dict[str, str]:
+def _facts(study: Study, given: CorpusFiles) -> dict[str, str]:
     corpus = " ".join(Path(file).name for file in given.train) if given.train else "a toy language"
     return {
         "command": f"{_command(study, given)} --out DIR",

@@ -7,10 +7,10 @@ this size. What is judged is how the gap between the two changes.
 
 from collections.abc import Mapping, Sequence
 
-from dragoman.compare.figures import Lines, Series, Table
-from dragoman.compare.runs import Result, Study
-from dragoman.compare.seeds import interval
-from dragoman.compare.systems import System
+from dragoman.lab.compare.figures import LineChart, Series, Table
+from dragoman.lab.compare.runs import Result, Study
+from dragoman.lab.compare.seed_statistics import interval
+from dragoman.lab.compare.systems import System
 from studies.finding import Claim, Finding, listed
 from studies.grid import (
     best,
@@ -94,14 +94,14 @@ def finding(
     seeds = min(map(len, gaps))
     return Finding(
         [
-            Lines(
+            LineChart(
                 "The Transformer's lead by size of the corpus",
                 "pairs",
                 f"BLEU of the Transformer less that of {PEER}",
                 [_series("lead", pairs, gaps)],
                 log_x=True,
             ),
-            Lines("BLEU by size of the corpus", "pairs", "test BLEU", curves, log_x=True),
+            LineChart("BLEU by size of the corpus", "pairs", "test BLEU", curves, log_x=True),
             *tuning,
         ],
         (

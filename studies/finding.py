@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dragoman.compare.figures import Figure, from_tree, to_tree
-from dragoman.compare.runs import Study
-from dragoman.compare.systems import Scale, System
+from dragoman.lab.compare.figures import Figure, from_tree, to_tree
+from dragoman.lab.compare.runs import Study
+from dragoman.lab.compare.systems import Scale, System
 
 Verdict = Literal["seen", "undecided", "not seen"]
 

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dragoman.compare.figures import Table
-from dragoman.compare.runs import Result, Study
-from dragoman.compare.systems import Scale, System
+from dragoman.lab.compare.figures import Table
+from dragoman.lab.compare.runs import Result, Study
+from dragoman.lab.compare.systems import Scale, System
 from dragoman.text.metrics import gleu
 from studies.judge import Check, Judgement, judge
 

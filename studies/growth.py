@@ -24,13 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dragoman.compare.figures import Figure, Lines, Series, Table
-from dragoman.compare.runs import Study
 from dragoman.config import ModelConfig, make_config
 from dragoman.engine.torch_engine import pick_device
+from dragoman.lab.architectures.recurrent import Recurrence
+from dragoman.lab.compare.figures import Figure, LineChart, Series, Table
+from dragoman.lab.compare.runs import Study
 from dragoman.model.attention import Attention
 from dragoman.model.build import Model, build_model
-from dragoman.model.recurrent import Recurrence
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.loss import smoothed_cross_entropy
 from studies.finding import Claim, Finding, named
@@ -254,7 +254,7 @@ def _steps_figures(
     chains: Mapping[str, Sequence[int]],
     steps: Mapping[str, Sequence[Sequence[float]]],
 ) -> Iterator[Figure]:
-    yield Lines(
+    yield LineChart(
         "Operations that have to wait for each other",
         "words in a sentence",
         "operations in the longest chain",
@@ -263,7 +263,7 @@ def _steps_figures(
         log_y=True,
     )
     if steps:
-        yield Lines(
+        yield LineChart(
             f"A training step of {size.words} words, timed",
             "words in a sentence",
             "milliseconds",
@@ -271,7 +271,7 @@ def _steps_figures(
             log_x=True,
             log_y=True,
         )
-    yield Lines(
+    yield LineChart(
         "Layers or steps between the two ends, counted",
         "words n",
         "layers or steps",
@@ -335,7 +335,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.recurrence is not None:
-            y: Tensor = self.recurrence(x, self.recurrence.nothing(x[:, 0]))[0]
+            y: Tensor = self.recurrence(x, self.recurrence.zero_state(x[:, 0]))[0]
             return y
         assert self.attention is not None
         record: list[Any] | None = [] if self.kind == "attention" else None
@@ -444,7 +444,7 @@ def cost_finding(size: Cost, grown: Mapping[str, Grown]) -> Finding:
     )
     return Finding(
         [
-            Lines(
+            LineChart(
                 "Time of one layer, forward and backward",
                 "words n",
                 "milliseconds",
@@ -452,7 +452,7 @@ def cost_finding(size: Cost, grown: Mapping[str, Grown]) -> Finding:
                 log_x=True,
                 log_y=True,
             ),
-            Lines(
+            LineChart(
                 "Multiply-adds, counted",
                 "words n",
                 "multiply-adds",
@@ -463,7 +463,7 @@ def cost_finding(size: Cost, grown: Mapping[str, Grown]) -> Finding:
                 log_x=True,
                 log_y=True,
             ),
-            Lines(
+            LineChart(
                 "Memory kept for the gradient",
                 "words n",
                 "MiB",

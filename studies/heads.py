@@ -14,10 +14,10 @@ from typing import cast
 
 import numpy as np
 
-from dragoman.compare.figures import Figure, Lines, Map, Table
-from dragoman.compare.runs import Study
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.inspect.words import piece_label
+from dragoman.lab.compare.figures import Figure, HeatMap, LineChart, Table
+from dragoman.lab.compare.runs import Study
 from studies.finding import Claim, Finding, listed, named
 from studies.judge import Judgement, all_of, at_least, judge, said
 from studies.tasks import Trial, Tuned, course, effort, tune, tuning_table
@@ -96,7 +96,7 @@ def role_weights(weights: np.ndarray, pieces: Pieces, place: _Place) -> tuple[np
     return given, float(wanted[rows].mean())
 
 
-def roles_of(translator: InspectableTranslator) -> tuple[list[Role], list[Map]]:
+def roles_of(translator: InspectableTranslator) -> tuple[list[Role], list[HeatMap]]:
     """The encoder's heads on all sentences, and pictures of some of them on the first."""
     seen = [translator.attention(sentence, to="en") for sentence in SENTENCES]
     sums: dict[str, list[np.ndarray]] = {name: [] for name in ROLES}
@@ -120,7 +120,7 @@ def roles_of(translator: InspectableTranslator) -> tuple[list[Role], list[Map]]:
         )
         words = [piece_label(piece) for piece in cast(list[str], seen[0]["source"])]
         weights = np.round(np.asarray(seen[0]["encoder"])[layer, head], 3)
-        pictures.append(Map(f"{name}: {called}", words, words, weights.tolist()))
+        pictures.append(HeatMap(f"{name}: {called}", words, words, weights.tolist()))
     return roles, pictures[:4]
 
 
@@ -151,7 +151,7 @@ def _called(lookups: int, heads: int) -> str:
 
 
 def finding(
-    size: Size, tuned: Mapping[str, Tuned], roles: Sequence[Role], pictures: Sequence[Map]
+    size: Size, tuned: Mapping[str, Tuned], roles: Sequence[Role], pictures: Sequence[HeatMap]
 ) -> Finding:
     most = max(size.lookups)
     several = [heads for heads in size.heads if heads > 1]
@@ -206,14 +206,14 @@ def _conditions(size: Size, sooner: Judgement, control: Judgement) -> str:
 
 
 def _figures(
-    size: Size, tuned: Mapping[str, Tuned], roles: Sequence[Role], pictures: Sequence[Map]
+    size: Size, tuned: Mapping[str, Tuned], roles: Sequence[Role], pictures: Sequence[HeatMap]
 ) -> Iterator[Figure]:
     for lookups in sorted(size.lookups, reverse=True):
         series = [
             course(f"{heads} head{'s' if heads > 1 else ''}", tuned[_called(lookups, heads)])
             for heads in size.heads
         ]
-        yield Lines(
+        yield LineChart(
             f"Learning {lookups} lookup{'s' if lookups > 1 else ''} at once",
             "training steps",
             "share right",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dragoman.compare.seeds import interval
+from dragoman.lab.compare.seed_statistics import interval
 from studies.finding import Verdict
 
 

@@ -30,11 +30,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dragoman.compare.runs import Result, Study, claim_folder, cores, default_jobs, run_all
-from dragoman.compare.systems import Scale, System
-from dragoman.compare.texts import ALSO, Given
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import RunError
+from dragoman.lab.compare.corpora import ALSO, CorpusFiles
+from dragoman.lab.compare.runs import Result, Study, claim_folder, cores, default_jobs, run_all
+from dragoman.lab.compare.systems import Scale, System
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.training.journal import LOG
 from studies.ladder_page import PAGE, as_page, write_page
@@ -270,7 +270,7 @@ def _write_texts(study: Study, folders: Mapping[str, Path]) -> None:
             for part in field.files
         )
         before = f"{ALSO}." if field.corpus == ALSO else ""
-        study.texts.write_corpus(Given(train, valid, test), study.scale, field.corpus, before)
+        study.texts.write_corpus(CorpusFiles(train, valid, test), study.scale, field.corpus, before)
 
 
 def _cost(ladder: Ladder, flops: float | None, jobs: int, whole: float, console: Console) -> float:

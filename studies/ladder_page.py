@@ -12,10 +12,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dragoman.compare.contest import holm
-from dragoman.compare.figures import Bars
-from dragoman.compare.report import draw
-from dragoman.compare.seeds import interval, t_test
+from dragoman.lab.compare.experiment import holm
+from dragoman.lab.compare.figures import BarChart
+from dragoman.lab.compare.html_report import draw
+from dragoman.lab.compare.seed_statistics import interval, t_test
 from dragoman.storage.files import write_atomically
 from studies.finding import listed
 
@@ -197,11 +197,11 @@ def _mean(runs: Sequence[Mapping[str, Any]], name: str) -> float:
     return sum(float(run[name]) for run in runs) / len(runs)
 
 
-def _bars(name: str, rungs: Sequence[Rung]) -> Bars:
+def _bars(name: str, rungs: Sequence[Rung]) -> BarChart:
     """What each change gained; those that are undecided stand back."""
     changes = steps(rungs) if all(rung["seeds"] for rung in rungs) else []
     ends = [interval(step.differences) for step in changes]
-    return Bars(
+    return BarChart(
         f"{name}: what each change gained",
         "test BLEU against the rung below, 95% t-interval over seeds",
         [step.name for step in changes],
@@ -218,7 +218,7 @@ def _picture(name: str) -> str:
 
 def _standalone(svg: str) -> str:
     """A drawing as a file: with the colours of a report, light or dark, and a ground."""
-    css = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
+    css = (resources.files("dragoman.lab.compare") / "report.css").read_text(encoding="utf-8")
     colours = css[css.index(":root") : css.index("*, *::before")]
     rules = [line for line in css.splitlines() if line.startswith("svg")]
     style = "\n".join([colours, "svg { font-family: sans-serif; }", *rules])

@@ -15,7 +15,7 @@ import random
 from itertools import product
 from pathlib import Path
 
-from dragoman.compare.texts import Files, Pairs
+from dragoman.lab.compare.corpora import Files, Pairs
 from dragoman.storage.files import write_atomically
 
 _ONSETS, _VOWELS = "bdfgklmnprst", "aeiou"

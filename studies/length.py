@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.compare.figures import Figure, Lines, Series
-from dragoman.compare.runs import Study
-from dragoman.compare.systems import Scale, System
-from dragoman.compare.texts import ALSO
 from dragoman.data.prepare import Sentences
+from dragoman.lab.compare.corpora import ALSO
+from dragoman.lab.compare.figures import Figure, LineChart, Series
+from dragoman.lab.compare.runs import Study
+from dragoman.lab.compare.systems import Scale, System
 from dragoman.text.metrics import bleu, gleu
 from studies.finding import Claim, Finding, Verdict, listed, named
 from studies.grid import cell, chosen_rate, to_be_tuned, tuning_budget
@@ -263,7 +263,7 @@ def _figures(
     text: OnText | None,
 ) -> Iterator[Figure]:
     middles = [(low + high) / 2 for low, high in size.edges]
-    yield Lines(
+    yield LineChart(
         "Copying sequences of different lengths",
         "words in the sequence (middle of the group)",
         "share of words right",
@@ -278,13 +278,13 @@ def _figures(
             name: [np.asarray(scores)[group].tolist() for group in rows]
             for name, scores in text.gleu.items()
         }
-        yield Lines(
+        yield LineChart(
             f"{text.corpus}: score of a sentence",
             "words in the source (mean of the group)",
             "GLEU",
             [curve(name, words, values) for name, values in by_group.items()],
         )
-        yield Lines(
+        yield LineChart(
             f"{text.corpus}: score of the group",
             "words in the source (mean of the group)",
             "BLEU",

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.compare.figures import Figure, Lines
-from dragoman.compare.runs import Study
+from dragoman.lab.compare.figures import Figure, LineChart
+from dragoman.lab.compare.runs import Study
 from studies.finding import Claim, Finding, listed, named
 from studies.judge import Judgement, all_of, at_least, judge, said
 from studies.tasks import Trial, Tuned, curve, effort, tune, tuning_table
@@ -175,7 +175,7 @@ def _figures(
         if not tuned:
             continue
         places = list(next(iter(tuned.values())).outcomes[0].right)
-        yield Lines(
+        yield LineChart(
             title,
             "place in the sequence",
             "share right",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from dragoman.compare.figures import Lines
-from dragoman.compare.runs import Study
 from dragoman.data.batches import rng
+from dragoman.lab.compare.figures import LineChart
+from dragoman.lab.compare.runs import Study
 from studies.finding import Claim, Finding, listed, named
 from studies.judge import all_of, at_least, judge, said
 from studies.probe import gradient_by_position
@@ -136,7 +136,7 @@ def finding(
     ratios = {name: float(10 ** values.mean()) for name, values in logs.items()}
     return Finding(
         [
-            Lines(
+            LineChart(
                 "Saying the first word again",
                 "words in between",
                 "share right",
@@ -145,7 +145,7 @@ def finding(
                 top=1.0,
                 y_mark=(1 / _SYMBOLS, "chance"),
             ),
-            Lines(
+            LineChart(
                 "Gradient at the first word, before training",
                 "words read",
                 "that at the last word = 1",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from dragoman.compare.runs import Result
+from dragoman.lab.compare.runs import Result
 from studies.finding import Verdict
 from studies.growth import KINDS
 from studies.judge import Judgement, all_of, judge
@@ -178,7 +178,7 @@ def main(file: str) -> None:
         "from the numbers on this page; what the run did not measure is undecided.</p>\n"
     )
     page = re.sub(r'(<p class="lead">)\d+ of 11 claims are decided:[^.]*\. ', r"\1", page)
-    style = (resources.files("dragoman.compare") / "report.css").read_text(encoding="utf-8")
+    style = (resources.files("dragoman.lab.compare") / "report.css").read_text(encoding="utf-8")
     page = re.sub(r"<style>.*?</style>", lambda _: f"<style>\n{style}</style>", page, flags=re.S)
     for wrong, right in _MISCOUNTED.items():
         page = page.replace(wrong, right)

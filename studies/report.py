@@ -9,8 +9,8 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dragoman.compare.figures import Figure, Table
-from dragoman.compare.report import draw, list_of, page
+from dragoman.lab.compare.figures import Figure, Table
+from dragoman.lab.compare.html_report import definition_list, draw, page
 from studies.finding import Finding, Verdict
 
 
@@ -51,7 +51,7 @@ speaking of.
 parts is seen if all of them are. Each system gets the learning rate that is best for it in
 validation, out of the same number of rates; the tables of what was tried are folded below each
 figure. Error bars are the same 95% t-intervals.</p>
-{list_of(facts)}</details>
+{definition_list(facts)}</details>
 {body}""",
     )
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dragoman.compare.systems import Scale, System
+from dragoman.lab.compare.systems import Scale, System
 
 _COMMON: dict[str, Any] = {
     "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0,

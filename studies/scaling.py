@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dragoman.compare.figures import Lines, Series
-from dragoman.compare.runs import Study
 from dragoman.data.batches import rng
+from dragoman.lab.compare.figures import LineChart, Series
+from dragoman.lab.compare.runs import Study
 from studies.finding import Claim, Finding, named
 from studies.judge import all_of, at_least, judge, said
 from studies.tasks import Trial, Tuned, course, curve, effort, tune, tuning_table
@@ -83,7 +83,7 @@ def finding(size: Size, measured: Measured, tuned: Mapping[str, Tuned]) -> Findi
     ends = {name: float(np.mean(one.means)) for name, one in tuned.items()}
     return Finding(
         [
-            Lines(
+            LineChart(
                 "How spread attention is",
                 "features d",
                 "entropy (bits)",
@@ -91,14 +91,14 @@ def finding(size: Size, measured: Measured, tuned: Mapping[str, Tuned]) -> Findi
                 log_x=True,
                 y_mark=(math.log2(KEYS), "no choice at all"),
             ),
-            Lines(
+            LineChart(
                 "How much gradient comes through",
                 "features d",
                 "norm of the Jacobian",
                 _curves(gradient),
                 log_x=True,
             ),
-            Lines(
+            LineChart(
                 f"Learning with one head of {size.width} features",
                 "training steps",
                 "share right",

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
-from dragoman.compare.figures import Lines, Series, Table
-from dragoman.compare.runs import Result, Study
-from dragoman.compare.seeds import interval, spread
-from dragoman.compare.systems import Scale, System
-from dragoman.compare.texts import ALSO
+from dragoman.lab.compare.corpora import ALSO
+from dragoman.lab.compare.figures import LineChart, Series, Table
+from dragoman.lab.compare.runs import Result, Study
+from dragoman.lab.compare.seed_statistics import interval, spread
+from dragoman.lab.compare.systems import Scale, System
 from studies.finding import Claim, Finding, Verdict, listed
 from studies.grid import (
     NEURAL,
@@ -234,7 +234,7 @@ class Field:
             found.append((ours[0].flops, name))
         return found
 
-    def lines(self) -> Lines:
+    def lines(self) -> LineChart:
         series = []
         for name, costs in self.systems.items():
             ends = [interval([result.bleu for result in seeds]) for seeds in costs.values()]
@@ -251,7 +251,7 @@ class Field:
             together = self.others["ensemble"]
             series.append(Series("ensemble", [together.flops], [together.bleu]))
         title = f"Score by training cost: {self.corpus}"
-        return Lines(title, "training FLOPs", "test BLEU", series, log_x=True)
+        return LineChart(title, "training FLOPs", "test BLEU", series, log_x=True)
 
     def table(self) -> Table:
         rows = [

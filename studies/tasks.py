@@ -25,12 +25,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.compare.figures import Series, Table
-from dragoman.compare.runs import Study
-from dragoman.compare.seeds import interval
-from dragoman.compare.workers import worker_pool
 from dragoman.config import make_config
 from dragoman.data.batches import rng
+from dragoman.lab.compare.figures import Series, Table
+from dragoman.lab.compare.runs import Study
+from dragoman.lab.compare.seed_statistics import interval
+from dragoman.lab.compare.training_pool import worker_pool
 from dragoman.model.build import Model, build_model
 from dragoman.storage.files import write_atomically
 from dragoman.text.vocabulary import Vocabulary

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dragoman.compare.figures import Bars, Figure, Lines, Series, Table
-from dragoman.compare.runs import Result, Study
-from dragoman.compare.seeds import interval
-from dragoman.compare.systems import Scale, System
+from dragoman.lab.compare.figures import BarChart, Figure, LineChart, Series, Table
+from dragoman.lab.compare.runs import Result, Study
+from dragoman.lab.compare.seed_statistics import interval
+from dragoman.lab.compare.systems import Scale, System
 from studies.finding import Claim, Finding, named
 from studies.grid import best, candidates, cell, marked, named_system, tuned_words, tuning_budget
 from studies.judge import Judgement, all_of, at_least, judge, said
@@ -228,7 +228,7 @@ def finding(size: Size, tuned: Mapping[str, Tuned], text: "OnText | None" = None
     )
     return Finding(
         [
-            Lines(
+            LineChart(
                 "Words of a dictionary, by how often training shows them",
                 "times seen in training (never: 0.5)",
                 "share of words right",
@@ -284,7 +284,7 @@ def on_text(
 ) -> OnText:
     """BLEU by seeds; recall by frequency, and how many words there are of each; the judgement."""
     shown = [place for place, number in enumerate(numbers) if number]
-    lines = Lines(
+    lines = LineChart(
         "Real text: words of the reference that are said, by how often they were seen in training",
         "times seen in training (at least)",
         "recall, sentence lengths matched",
@@ -319,7 +319,7 @@ def on_text(
         [
             lines,
             table,
-            Bars(
+            BarChart(
                 "BLEU by what text is cut into",
                 "test BLEU",
                 list(scores),

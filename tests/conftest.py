@@ -24,6 +24,7 @@ from hypothesis import settings
 
 from dragoman.cli.app import main
 from dragoman.config import Config, make_config
+from dragoman.config.plugins import import_lab
 from dragoman.text.vocabulary import Vocabulary
 from tests.processes import Answer
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from dragoman.decode.translator import Translator
     from dragoman.engine.torch_engine import TorchEngine
     from dragoman.model.build import Model
+
+import_lab()  # tests are parametrized over tables, to which it adds
 
 # The same cases in every run: what a change broke is its own doing. `make fuzz` draws new ones.
 settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)

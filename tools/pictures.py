@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from dragoman.bundle.plain_weights import sinusoids
-from dragoman.config import ModelConfig, make_config
+from dragoman.config import ModelConfig, make_config, variants
+from dragoman.config.plugins import import_lab
 from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
 from dragoman.model.attention import plain_attention
 from dragoman.model.distances import DISTANCES
@@ -240,7 +241,10 @@ def self_attention() -> str:
 def similarities() -> str:
     q, k, v = vectors(3, 1, 1, 6, 16)
     maps = {}
-    for name, kind in SIMILARITIES.items():
+    import_lab()
+    others = [name for name in variants.SIMILARITIES if name != "dot"]
+    for name in ("dot", *others):
+        kind = SIMILARITIES[name]
         with torch.no_grad():
             _, weights = plain_attention(q, k, v, similarity=kind(1, 16))
         maps[name] = weights[0, 0].numpy()
@@ -250,7 +254,9 @@ def similarities() -> str:
 def spans() -> str:
     q, k, v = vectors(3, 1, 1, 8, 16)
     maps = {}
-    for name, kind in SPANS.items():
+    import_lab()
+    for name in variants.SPANS:
+        kind = SPANS[name]
         span = kind(1)
         mask = span.visible(None, 0, 8, 8, q.device)
         _, weights = plain_attention(q, k, v, mask, choose=span.choose)

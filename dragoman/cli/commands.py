@@ -6,16 +6,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dragoman.cli import STYLE, ReaderGoneError
-from dragoman.config.plugins import import_named
+from dragoman.cli import COMMANDS, STYLE, ReaderGoneError
+from dragoman.config.plugins import import_lab, import_named, import_until
 from dragoman.config.settings import near_miss
 from dragoman.storage.version import __version__
-
-COMMANDS = (
-    "train", "prepare", "adapt", "extend", "translate", "synthesize", "attend", "explain", "serve",
-    "evaluate", "score", "cascade", "embed", "tokenize", "check", "compare", "sweep", "info",
-    "convert", "models", "mcp",
-)  # fmt: skip
 
 
 class _Commands(TyperGroup):
@@ -26,12 +20,13 @@ class _Commands(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
+        import_lab()
         return [*COMMANDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        if not import_until(lambda: cmd_name in COMMANDS):
             ctx.fail(f"there is no command {cmd_name!r}{near_miss(cmd_name, COMMANDS)}.")
-        module = importlib.import_module(f"dragoman.cli.{cmd_name}")
+        module = importlib.import_module(COMMANDS[cmd_name])
         app = getattr(module, "app", None)  # of a command that has commands of its own
         if app is None:
             app = typer.Typer(**STYLE)

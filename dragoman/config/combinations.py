@@ -8,36 +8,8 @@ Settings come by dotted name: `given["model.width"]`.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dragoman.config.variants import POSITIONS, TABLES
+from dragoman.config.variants import ARCHITECTURES, OBJECTIVES, POSITIONS, TABLES
 
-_BLOCK = (
-    "activation",
-    "norm",
-    "norm_kind",
-    "attention_dropout",
-    "activation_dropout",
-    "residual",
-    "feed_forward",
-    "experts",
-)
-_NEURAL = ("dropout", "output_bias", "tied")
-READ = {
-    "transformer": (*_NEURAL, *_BLOCK, "attention", "positions", "decoder_attention",
-        "decoder_sublayer",),
-    "decoder-only": (
-        *_NEURAL, *_BLOCK,
-        "attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
-        "attention.groups", "attention.projections",
-        "positions.kind", "positions.join", "positions.base", "positions.max_length",
-    ),
-    "rnn": (*_NEURAL, "cell"),
-    "rnn-attention": (*_NEURAL, "cell", "attention.similarity", "attention_dropout"),
-    "gnmt": (*_NEURAL, "attention.similarity", "attention_dropout"),
-    "convs2s": (*_NEURAL, "kernel_width", "positions.max_length"),
-    "lexical": (),
-}  # fmt: skip
-"""The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed:
-a preset gives them for every architecture, and one that has no heads leaves their number alone."""
 SIZES = (
     "architecture",
     "width",
@@ -46,7 +18,6 @@ SIZES = (
     "encoder_layers",
     "decoder_layers",
 )
-_WITH_HEADS = ("transformer", "decoder-only")
 # presets set these for every architecture, and older runs have kept them so
 _OF_PRESETS = ("norm", "dropout")
 
@@ -58,7 +29,7 @@ def misfits(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator
     yield from _variants(settings)
     yield from _text(settings)
     yield from _optimiser(settings, default)
-    yield from _risk(settings) if settings["training.objective"] == "risk" else ()
+    yield from OBJECTIVES[settings["training.objective"]].needs(settings)
 
 
 def _not_of_this_architecture(
@@ -67,49 +38,23 @@ def _not_of_this_architecture(
     architecture = settings["model.architecture"]
     for name, value in settings.items():
         read = not name.startswith("model.") or _within(
-            name, (*SIZES, *_OF_PRESETS, *READ[architecture])
+            name, (*SIZES, *_OF_PRESETS, *ARCHITECTURES[architecture].reads)
         )
         if value != default[name] and not read:
             yield (
                 f"{name}={value} is not used by model.architecture={architecture}: leave it at "
                 f"{default[name]}."
             )
-    if architecture in _NEEDS:
-        yield from _NEEDS[architecture](settings)
+    yield from ARCHITECTURES[architecture].needs(settings)
 
 
 def _within(name: str, names: Iterable[str]) -> bool:
     return any(name == f"model.{each}" or name.startswith(f"model.{each}.") for each in names)
 
 
-def _two_way(settings: Mapping[str, Any]) -> Iterator[str]:
-    if settings["model.width"] % 2:
-        yield (
-            f"model.width={settings['model.width']} is odd: the encoder needs half of it for each "
-            "direction."
-        )
-
-
-def _gnmt(settings: Mapping[str, Any]) -> Iterator[str]:
-    yield from _two_way(settings)
-    if settings["model.decoder_layers"] < 2:
-        yield (
-            "gnmt passes its attention to the layers above the first: set "
-            "model.decoder_layers=2 or more."
-        )
-
-
-def _convs2s(settings: Mapping[str, Any]) -> Iterator[str]:
-    if settings[_PLACES] <= settings["data.max_length"]:
-        yield (
-            f"convs2s learns its positions, but {_PLACES}={settings[_PLACES]} does not reach "
-            f"beyond data.max_length={settings['data.max_length']}: raise one or lower the other."
-        )
-
-
 def _sizes(settings: Mapping[str, Any]) -> Iterator[str]:
     width, heads = settings["model.width"], settings["model.heads"]
-    if settings["model.architecture"] in _WITH_HEADS and width % heads:
+    if ARCHITECTURES[settings["model.architecture"]].has_heads and width % heads:
         yield (
             f"model.width={width} is not a multiple of model.heads={heads}: each head gets "
             "width/heads features."
@@ -119,13 +64,9 @@ def _sizes(settings: Mapping[str, Any]) -> Iterator[str]:
 def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
     """What the variants of the parts that this architecture reads say of the other settings."""
     for name, table in TABLES.items():
-        if _within(name, READ[settings["model.architecture"]]):
+        if _within(name, ARCHITECTURES[settings["model.architecture"]].reads):
             yield from table[settings[name]].needs(settings)
-    kind, join, every_layer = (
-        settings[f"model.positions.{name}"] for name in ("kind", "join", "every_layer")
-    )
-    if not POSITIONS[kind].vector and join == "concat":
-        yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
+    kind, every_layer = (settings[f"model.positions.{name}"] for name in ("kind", "every_layer"))
     if not POSITIONS[kind].vector and every_layer:
         reason = "acts in every layer anyway" if POSITIONS[kind].in_attention else "adds nothing"
         yield f"model.positions.kind={kind} {reason}: leave model.positions.every_layer=false."
@@ -155,21 +96,3 @@ def _optimiser(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Itera
         and settings["training.momentum"] != default["training.momentum"]
     ):
         yield "training.momentum is Muon's: set training.optimiser=muon."
-
-
-def _risk(settings: Mapping[str, Any]) -> Iterator[str]:
-    if not settings["training.init"]:
-        yield "training.objective=risk fine-tunes a trained model: name one with --init."
-    if settings["model.architecture"] == "lexical":
-        yield "training.objective=risk needs a gradient, but model.architecture=lexical has none."
-    if settings["training.sharded"]:
-        yield "training.objective=risk draws with the whole model: set training.sharded=false."
-    if settings["training.consistency"]:
-        yield (
-            f"training.consistency={settings['training.consistency']} belongs to "
-            "training.objective=likelihood: set training.consistency=0."
-        )
-
-
-_PLACES = "model.positions.max_length"
-_NEEDS = {"rnn-attention": _two_way, "gnmt": _gnmt, "convs2s": _convs2s}

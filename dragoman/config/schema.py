@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dragoman.config.combinations import SIZES, misfits
+from dragoman.config.plugins import import_lab
 from dragoman.config.presets import DEFAULT_PRESET, PRESETS
 from dragoman.config.settings import (
     build,
@@ -34,9 +35,12 @@ from dragoman.config.settings import (
     with_new_names,
 )
 from dragoman.config.variants import (
+    ARCHITECTURES,
     DECODER_SUBLAYERS,
     HEADS_LAYOUTS,
+    JOINS,
     MEMORIES,
+    OBJECTIVES,
     POSITIONS,
     SIMILARITIES,
     SPANS,
@@ -157,9 +161,7 @@ class AttentionConfig:
 @dataclass(frozen=True)
 class PositionsConfig:
     kind: str = setting("sinusoidal", "how a position is represented", choices=POSITIONS)
-    join: str = setting(
-        "add", "how a position's vector joins the word's", choices=("add", "concat")
-    )
+    join: str = setting("add", "how a position's vector joins the word's", choices=JOINS)
     every_layer: bool = setting(
         False, "positions are added again to the queries, keys and values of every layer"
     )
@@ -174,15 +176,7 @@ class ModelConfig:
     architecture: str = setting(
         "transformer",
         "the kind of model",
-        choices=(
-            "transformer",
-            "decoder-only",
-            "rnn",
-            "rnn-attention",
-            "gnmt",
-            "convs2s",
-            "lexical",
-        ),
+        choices=ARCHITECTURES,
     )
     width: int = setting(
         512,
@@ -284,7 +278,6 @@ PLAIN = {
     "experts": (1,),
     "decoder_attention": (True,),
     "attention.projections": (True,),
-    "positions.join": ("add",),
     "positions.every_layer": (False,),
 }
 """The Transformer that our own kernels, ONNX graphs and other systems know, apart from what
@@ -372,8 +365,8 @@ class TrainingConfig:
     )
     objective: str = setting(
         "likelihood",
-        "likelihood: learn the references; risk: fine-tune on the score of drawn translations",
-        choices=("likelihood", "risk"),
+        "what training minimizes",
+        choices=OBJECTIVES,
     )
     risk_samples: int = setting(
         8, "risk: translations drawn for each sentence", at_least=2, at_most=1000
@@ -629,9 +622,10 @@ def replace(config: Config, settings: Mapping[str, Any]) -> Config:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    return {name: default for name, default, _ in describe_settings()}
+    return {name: default for name, default, _ in describe(Config)}
 
 
 def describe_settings() -> Iterator[tuple[str, Any, str]]:
-    """(dotted name, default, documentation) of every setting, in order."""
+    """Yield (dotted name, default, documentation) of every setting, in order."""
+    import_lab()  # for a full list of choices
     yield from describe(Config)

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dragoman.config.plugins import import_plugins
+from dragoman.config.plugins import import_lab, import_until
 from dragoman.errors import ConfigError
 
 # A model's settings have a table for each of the corpora it was trained on, which may be hundreds.
@@ -204,6 +204,7 @@ def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) 
 
     `model.warmup` means `training.warmup_steps`.
     """
+    import_lab()  # for its aliases
     if key in (aliases := aliases_of(root)):
         return f" (did you mean {aliases[key]}?)"
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
@@ -265,10 +266,8 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     rules = f.metadata
     if value in rules.get("renamed", ()):
         raise ConfigError(f"{path}={value} is called {rules['renamed'][value]} now.")
-    if "choices" in rules and value not in rules["choices"]:
-        import_plugins()
-    if "choices" in rules and value not in rules["choices"]:
-        choices = rules["choices"]
+    choices = rules.get("choices")
+    if choices is not None and not import_until(lambda: value in choices):
         raise ConfigError(
             f"{path} is {value!r}{_near_choice(value, f, root)}; it can be {', '.join(choices)}."
         )

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dragoman.config.plugins import Registry
+
 Given = Mapping[str, Any]
 """Settings by dotted name: given["model.width"]."""
 
@@ -26,7 +28,8 @@ class Variant:
     `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
     and Hugging Face know. `in_graphs`: our ONNX graphs know it, though the others do not. `fused`:
     torch's attention kernel can compute it. `needs`: why the given settings do not go with it.
-    `aliases`: what others call it, for the hint in an error.
+    `aliases`: what others call it, for the hint in an error. `module`: imported when a model needs
+    the variant's class and no table has it; a variant without imports in advance.
     """
 
     help: str
@@ -35,6 +38,7 @@ class Variant:
     fused: bool = True
     aliases: tuple[str, ...] = ()
     needs: Callable[[Given], Iterator[str]] = _nothing
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,20 +52,28 @@ class Position(Variant):
     in_attention: bool = False
 
 
-def _index(settings: Given) -> Iterator[str]:
-    if settings["model.positions.join"] == "add":
-        yield (
-            "model.positions.kind=index is a single number, not a vector to add: set "
-            "model.positions.join=concat."
-        )
-    if settings["model.architecture"] == "decoder-only":
-        yield (
-            "model.positions.kind=index does not go with model.architecture=decoder-only: set "
-            "sinusoidal."
-        )
+@dataclass(frozen=True)
+class Architecture(Variant):
+    """A kind of model.
+
+    `reads`: the settings or tables of `model` that it reads, sizes excepted, since a preset gives
+    these to every architecture. `has_heads`: its width must be a multiple of the number of heads.
+    `trainer`: a module whose function `train_model` replaces training by gradients.
+    """
+
+    reads: tuple[str, ...] = ()
+    has_heads: bool = False
+    trainer: str = ""
 
 
-def _even_width(settings: Given) -> Iterator[str]:
+@dataclass(frozen=True)
+class Objective(Variant):
+    """A training objective. `copies`: the size of its batches, as a multiple of the usual one."""
+
+    copies: Callable[[Any], int] = lambda training: 1
+
+
+def even_width(settings: Given) -> Iterator[str]:
     width = settings["model.width"]
     if width % 2:
         yield f"model.width={width} is odd: sinusoidal positions come in pairs of sine and cosine."
@@ -69,12 +81,7 @@ def _even_width(settings: Given) -> Iterator[str]:
 
 def _reaches(settings: Given) -> Iterator[str]:
     places, longest = settings["model.positions.max_length"], settings["data.max_length"]
-    if settings["model.architecture"] == "decoder-only" and places <= 2 * longest:
-        yield (
-            f"model.positions.max_length={places} has no room for two sentences of "
-            f"data.max_length={longest} and their ends: raise one or lower the other."
-        )
-    elif places <= longest:
+    if places <= longest:
         yield (
             f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
             "(a sentence and its end): raise one or lower the other."
@@ -108,65 +115,43 @@ def _recurrent(settings: Given) -> Iterator[str]:
         )
 
 
-def _projections(settings: Given) -> Iterator[str]:
-    if not settings["model.attention.projections"]:
-        yield (
-            f"model.attention.heads_layout={settings['model.attention.heads_layout']} describes "
-            "projections, but model.attention.projections=false removes them: set "
-            "heads_layout=paper."
+NEURAL = ("dropout", "output_bias", "tied")
+BLOCK = (
+    "activation",
+    "norm",
+    "norm_kind",
+    "attention_dropout",
+    "activation_dropout",
+    "residual",
+    "feed_forward",
+    "experts",
+)
+ARCHITECTURES = Registry(
+    {
+        "transformer": Architecture(
+            "encoder and decoder",
+            reads=(*NEURAL, *BLOCK, "attention", "positions", "decoder_attention",
+                "decoder_sublayer"),
+            has_heads=True,
         )
-
-
-_ONE_SET_OF_KEYS = ("additive", "concat")  # each head makes keys of its own
-
-
-def _groups(given: Given) -> Iterator[str]:
-    yield from _projections(given)
-    heads, groups = given["model.heads"], given["model.attention.groups"]
-    if heads % groups:
-        yield (
-            f"model.attention.groups={groups} does not divide model.heads={heads}: change one of "
-            "them."
-        )
-    similarity = given["model.attention.similarity"]
-    if similarity in _ONE_SET_OF_KEYS:
-        yield (
-            f"model.attention.similarity={similarity} has weights for the keys of every head, "
-            "which heads_layout=grouped shares: set similarity=scaled-dot."
-        )
-
-
-SIMILARITIES = {
-    "dot": Variant("q·k", aliases=("luong", "dot-product")),
-    "scaled-dot": Variant("q·k/√K", plain=True, aliases=("scaled-dot-product", "sdpa")),
-    "mean-dot": Variant("q·k/K"),
-    "cosine": Variant("the cosine, times a factor that each head learns"),
-    "plain-cosine": Variant("the cosine itself"),
-    "general": Variant("qᵀ W k", aliases=("luong-general", "bilinear")),
-    "qk-norm": Variant(
-        "q·k/√K of queries and keys that are normalised first", aliases=("qknorm", "qk_norm")
-    ),
-    "additive": Variant("vᵀ tanh(W q + U k)", fused=False, aliases=("bahdanau", "mlp")),
-    "concat": Variant("vᵀ[q; k]", fused=False),
-}
-SPANS = {
-    "soft": Variant("all keys", plain=True, aliases=("global", "full")),
-    "hard": Variant("only the best key", fused=False),
-    "local": Variant("keys near the query's own position", aliases=("sliding-window",)),
-}
-HEADS_LAYOUTS = {
-    "paper": Variant("each head gets all of the input, as D/H features", plain=True),
-    "narrow": Variant("each head gets a chunk of the input"),
-    "wide": Variant("each head gets all of the input, as D features", needs=_projections),
-    "multi-query": Variant(
-        "heads share keys and values", needs=_projections, aliases=("mqa", "multi_query")
-    ),
-    "grouped": Variant(
-        "groups of heads share keys and values (GQA)",
-        needs=_groups,
-        aliases=("gqa", "grouped-query", "grouped_query"),
-    ),
-}
+    }
+)  # fmt: skip
+OBJECTIVES = Registry({"likelihood": Objective("learn the references")})
+SIMILARITIES: Registry[Variant] = Registry(
+    {
+        "scaled-dot": Variant("q·k/√K", plain=True, aliases=("scaled-dot-product", "sdpa")),
+    }
+)
+SPANS: Registry[Variant] = Registry(
+    {
+        "soft": Variant("all keys", plain=True, aliases=("global", "full")),
+    }
+)
+HEADS_LAYOUTS: Registry[Variant] = Registry(
+    {
+        "paper": Variant("each head gets all of the input, as D/H features", plain=True),
+    }
+)
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),
     "same-layer": Variant(
@@ -182,44 +167,41 @@ DECODER_SUBLAYERS = {
         aliases=("rnn", "sru"),
     ),
 }
-POSITIONS = {
-    "none": Position("no positions"),
-    "index": Position("the number of the position", vector=True, needs=_index),
-    "sinusoidal": Position(
-        "sines and cosines of many wavelengths",
-        plain=True,
-        vector=True,
-        needs=_even_width,
-        aliases=("sin", "sine", "sincos", "fixed"),
-    ),
-    "sinusoidal-from-1": Position(
-        "the same with exponents that begin at 2/D instead of 0, as one note has it",
-        vector=True,
-        needs=_even_width,
-    ),
-    "learned": Position(
-        "a learned vector for each position",
-        plain=True,
-        vector=True,
-        needs=_reaches,
-        aliases=("trained", "absolute", "embedding"),
-    ),
-    "rotary": Position(
-        "queries and keys are rotated (RoPE)",
-        in_attention=True,
-        needs=_even_features,
-        aliases=("rope", "RoPE"),
-    ),
-    "relative": Position(
-        "a learned number for each distance",
-        in_attention=True,
-        fused=False,
-        aliases=("t5", "bias", "shaw"),
-    ),
-    "alibi": Position(
-        "scores fall with the distance, with a slope per head", in_attention=True, fused=False
-    ),
-}
+POSITIONS: Registry[Position] = Registry(
+    {
+        "none": Position("no positions"),
+        "sinusoidal": Position(
+            "sines and cosines of many wavelengths",
+            plain=True,
+            vector=True,
+            needs=even_width,
+            aliases=("sin", "sine", "sincos", "fixed"),
+        ),
+        "learned": Position(
+            "a learned vector for each position",
+            plain=True,
+            vector=True,
+            needs=_reaches,
+            aliases=("trained", "absolute", "embedding"),
+        ),
+        "rotary": Position(
+            "queries and keys are rotated (RoPE)",
+            in_attention=True,
+            needs=_even_features,
+            aliases=("rope", "RoPE"),
+        ),
+        "relative": Position(
+            "a learned number for each distance",
+            in_attention=True,
+            fused=False,
+            aliases=("t5", "bias", "shaw"),
+        ),
+        "alibi": Position(
+            "scores fall with the distance, with a slope per head", in_attention=True, fused=False
+        ),
+    }
+)
+JOINS: Registry[Variant] = Registry({"add": Variant("x + p", plain=True)})
 TABLES: dict[str, Mapping[str, Variant]] = {
     "model.attention.similarity": SIMILARITIES,
     "model.attention.span": SPANS,
@@ -227,5 +209,6 @@ TABLES: dict[str, Mapping[str, Variant]] = {
     "model.attention.memory": MEMORIES,
     "model.decoder_sublayer": DECODER_SUBLAYERS,
     "model.positions.kind": POSITIONS,
+    "model.positions.join": JOINS,
 }
 """The settings whose choices these are."""

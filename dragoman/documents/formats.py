@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dragoman.config.plugins import import_plugins
+from dragoman.config.plugins import import_until
 from dragoman.documents import (
     adoc,
     apple,
@@ -109,7 +109,7 @@ BY_ENDING = {ending: format_ for format_ in FORMATS for ending in format_.ending
 
 
 def add_format(format_: Format) -> None:
-    """For plugins (`config/plugins.py`)."""
+    """Add a format, for plug-ins (`config/plugins.py`)."""
     BY_NAME[format_.name] = format_
     BY_ENDING.update(dict.fromkeys(format_.endings, format_))
 
@@ -120,9 +120,7 @@ TAGGED = Format("tagged", (), tagged.read)  # a text of a request, never a file
 def named(name: str) -> Format:
     if name == TAGGED.name:
         return TAGGED
-    if name not in BY_NAME:
-        import_plugins()
-    if name not in BY_NAME:
+    if not import_until(lambda: name in BY_NAME):
         raise DocumentError(f"there is no format {name!r}; there are {', '.join(BY_NAME)}.")
     return BY_NAME[name]
 
@@ -130,9 +128,7 @@ def named(name: str) -> Format:
 def format_of(name: str) -> Format:
     """A file's format by the end of its name."""
     ending = Path(name).suffix.lower()
-    if ending not in BY_ENDING:
-        import_plugins()
-    if ending not in BY_ENDING:
+    if not import_until(lambda: ending in BY_ENDING):
         raise DocumentError(
             f"{name} is of no format that can be translated; these are: {' '.join(BY_ENDING)}."
         )

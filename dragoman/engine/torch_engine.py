@@ -21,7 +21,6 @@ from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model, build_model
 from dragoman.model.kernels import usable
-from dragoman.model.trace import Trace, trace
 from dragoman.model.transformer import Transformer
 from dragoman.model.weights import check_weights, get_weights, set_weights
 from dragoman.text.subword import Flat
@@ -242,11 +241,6 @@ class TorchEngine(Engine, Inspector):
             self._tensor(batch.source), self._tensor(batch.target_in)
         )
         return {name: torch.cat(layers).float().cpu().numpy() for name, layers in records.items()}
-
-    def trace(self, source: Sequence[int], target: Sequence[int]) -> Trace:
-        """All that one pass over a pair computes."""
-        batch = collate([source], [target], self.source, self.target)
-        return trace(self.model, self._tensor(batch.source), self._tensor(batch.target_in))
 
     @property
     def module(self) -> torch.nn.Module:

@@ -1,4 +1,1 @@
-"""What a model did with one sentence: attention, the beam's tree, positions.
-
-These come as data, as a page, and as figures.
-"""
+"""Inspect a model: scores of given translations, attention, embeddings, kinds of errors."""

@@ -111,8 +111,7 @@ class Attention(nn.Module):
         kind, width, heads = config.attention, config.width, config.heads
         self.project = BareHeads(width, heads)
         if kind.projections:
-            grouped = (kind.groups,) if kind.heads_layout == "grouped" else ()
-            self.project = HEADS[kind.heads_layout](width, heads, *grouped)
+            self.project = HEADS[kind.heads_layout].of(config)
         features = self.project.features
         self.similarity = SIMILARITIES[kind.similarity](heads, features)
         self.span = SPANS[kind.span](kind.window)
@@ -127,7 +126,6 @@ class Attention(nn.Module):
             and variants.SPANS[kind.span].fused
             and (position.fused or not in_attention)
         )
-        self._sees_all = kind.span != "local"
 
     def forward(
         self,
@@ -210,7 +208,7 @@ class Attention(nn.Module):
         causal = causal and queries > 1
         # Torch's kernel makes the causal mask of a whole sequence by itself, and skips half of the
         # work. Behind a cache, or beside another mask, it has to be given one.
-        if causal and not (by_kernel and self._sees_all and mask is None and queries == keys):
+        if causal and not (by_kernel and self.span.sees_all and mask is None and queries == keys):
             past = causal_mask(queries, keys, q.device)
             mask = past if mask is None else mask & past
             causal = False

@@ -5,24 +5,15 @@ from dataclasses import replace
 
 import torch
 
-from dragoman.config import ModelConfig
-from dragoman.model.convolutional import ConvS2S
-from dragoman.model.decoder_only import DecoderOnly
+from dragoman.config import ModelConfig, variants
+from dragoman.model.implementations import Implementations
 from dragoman.model.interface import Model as Model
-from dragoman.model.lexical import Lexical
-from dragoman.model.recurrent import Gnmt, Rnn, RnnAttention
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 
-ARCHITECTURES: dict[str, Callable[[ModelConfig, Vocabulary, Vocabulary], Model]] = {
-    "transformer": Transformer,
-    "decoder-only": DecoderOnly,
-    "rnn": Rnn,
-    "rnn-attention": RnnAttention,
-    "gnmt": Gnmt,
-    "convs2s": ConvS2S,
-    "lexical": Lexical,
-}
+ARCHITECTURES: Implementations[Callable[[ModelConfig, Vocabulary, Vocabulary], Model]] = (
+    Implementations(variants.ARCHITECTURES, {"transformer": Transformer})
+)
 
 
 def build_model(

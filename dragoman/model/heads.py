@@ -3,11 +3,13 @@
 B batch, T queries, S keys, H heads, K features per head, D width.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
+from dragoman.config import ModelConfig, variants
+from dragoman.model.implementations import Implementations
 from dragoman.model.layers import Linear
 
 
@@ -53,6 +55,10 @@ class BareHeads(nn.Module):
         self.width = width
         self.heads = heads
         self.features = features or width // heads
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> Self:
+        return cls(config.width, config.heads)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
         """All three of one sequence."""
@@ -125,27 +131,6 @@ class PaperHeads(BareHeads):
         return self.width * 2 * (self.asking * queries + self.asked * keys)
 
 
-class WideHeads(PaperHeads):
-    """Each head projects the whole input to as many features as it has, by matrices D x D."""
-
-    def __init__(self, width: int, heads: int):
-        super().__init__(width, heads, features=width)
-
-
-class MultiQueryHeads(PaperHeads):
-    """Many queries, one set of keys and values."""
-
-    def __init__(self, width: int, heads: int):
-        super().__init__(width, heads, sets=1)
-
-
-class GroupedHeads(PaperHeads):
-    """G sets of keys and values, each for H/G heads (Ainslie et al. 2023)."""
-
-    def __init__(self, width: int, heads: int, groups: int):
-        super().__init__(width, heads, sets=groups)
-
-
 def for_each_head(x: Tensor, heads: int) -> Tensor:
     """Keys or values (B, G, S, K), each set repeated for the heads that share it: (B, H, S, K).
 
@@ -154,43 +139,6 @@ def for_each_head(x: Tensor, heads: int) -> Tensor:
     return x[:, :, None].expand(-1, -1, heads // x.shape[1], -1, -1).flatten(1, 2)
 
 
-class NarrowHeads(BareHeads):
-    """The input is cut into chunks of D/H features.
-
-    A head projects its own chunk, by matrices D/H x D/H.
-    """
-
-    def __init__(self, width: int, heads: int):
-        super().__init__(width, heads)
-        # queries, keys, values
-        self.weight = nn.Parameter(torch.empty(3, heads, self.features, self.features))
-        self.bias = nn.Parameter(torch.zeros(3, heads, 1, self.features))
-        self.to_out = Linear(width, width)
-        for matrix in (*self.weight.flatten(0, 1), self.to_out.weight):
-            nn.init.xavier_uniform_(matrix)
-        nn.init.zeros_(self.to_out.bias)
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._project(x, 0)
-
-    def keys_values(self, x: Tensor) -> KeysValues:
-        return KeysValues(self._project(x, 1), self._project(x, 2))
-
-    def join(self, y: Tensor) -> Tensor:
-        joined: Tensor = self.to_out(super().join(y))
-        return joined
-
-    def _project(self, x: Tensor, which: int) -> Tensor:
-        return self._split(x) @ self.weight[which] + self.bias[which]  # (B, H, T, K)
-
-    def multiplications(self, queries: float, keys: float) -> float:
-        return self.width * (self.features * (queries + 2 * keys) + self.width * queries)
-
-
-HEADS: dict[str, type[BareHeads]] = {
-    "paper": PaperHeads,
-    "narrow": NarrowHeads,
-    "wide": WideHeads,
-    "multi-query": MultiQueryHeads,
-    "grouped": GroupedHeads,
-}
+HEADS: Implementations[type[BareHeads]] = Implementations(
+    variants.HEADS_LAYOUTS, {"paper": PaperHeads}
+)

@@ -9,12 +9,12 @@ without waiting for the device, so `reach` must have been asked for them before.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.bundle.plain_weights import sinusoids
-from dragoman.config import ModelConfig
+from dragoman.config import ModelConfig, variants
 from dragoman.errors import TranslationError
+from dragoman.model.implementations import Implementations
 
 
 class Add(nn.Module):
@@ -30,24 +30,7 @@ class Add(nn.Module):
         return 0.0
 
 
-class Concat(nn.Module):
-    """W [x; p]: the two side by side, brought back to the model's width."""
-
-    def __init__(self, width: int, features: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(width, width + features))
-        nn.init.xavier_uniform_(self.weight)
-
-    def forward(self, x: Tensor, p: Tensor) -> Tensor:
-        return F.linear(
-            torch.cat([x, p.to(x.dtype).expand(*x.shape[:-1], -1)], dim=-1), self.weight
-        )
-
-    def multiplications(self, positions: float) -> float:
-        return positions * self.weight.numel()
-
-
-JOINS: dict[str, type[Add] | type[Concat]] = {"add": Add, "concat": Concat}
+JOINS: Implementations[type[Add]] = Implementations(variants.JOINS, {"add": Add})
 
 
 class NoPositions(nn.Module):
@@ -69,7 +52,7 @@ class NoPositions(nn.Module):
         return 0.0
 
 
-class _Vectors(NoPositions):
+class PositionVectors(NoPositions):
     """Positions that are vectors, joined to words."""
 
     def __init__(self, config: ModelConfig, features: int):
@@ -86,19 +69,6 @@ class _Vectors(NoPositions):
 
     def multiplications(self, positions: float) -> float:
         return self.join.multiplications(positions)
-
-
-class Index(_Vectors):
-    """The position itself, one number: (x_t, t)."""
-
-    def __init__(self, config: ModelConfig):
-        super().__init__(config, 1)
-
-    def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
-        places = (
-            at if isinstance(at, Tensor) else torch.arange(at, at + x.shape[1], device=x.device)
-        )
-        return places[..., None].to(x.dtype)
 
 
 class _Rows:
@@ -134,7 +104,7 @@ class SinusoidTable(_Rows, nn.Module):
             ).to(self.table)
 
 
-class Sinusoidal(_Vectors):
+class Sinusoidal(PositionVectors):
     """Sines and cosines of many wavelengths."""
 
     def __init__(self, config: ModelConfig):
@@ -148,25 +118,7 @@ class Sinusoidal(_Vectors):
         return self.waves.rows(at, x.shape[1])
 
 
-class SinusoidalFromOne(Sinusoidal):
-    """sin(pos/base^(2i/D)) and cos(...) for i = 1, ..., D/2 instead of 0, ..., D/2 - 1.
-
-    All wavelengths are base^(2/D) times as long, as if every position were that much smaller.
-    """
-
-    def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
-        count = x.shape[1]
-        places = at if isinstance(at, Tensor) else torch.arange(at, at + count, device=x.device)
-        exponents = torch.arange(2, self.features + 1, 2, device=x.device) / self.features
-        angles = places[..., None].double() * self.base ** -exponents.double()
-        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(x.dtype)
-
-    def __init__(self, config: ModelConfig):
-        super().__init__(config)
-        self.features, self.base = config.width, config.positions.base
-
-
-class Learned(_Rows, _Vectors):
+class Learned(_Rows, PositionVectors):
     """One vector per position, up to a largest length."""
 
     def __init__(self, config: ModelConfig):
@@ -186,10 +138,7 @@ class Learned(_Rows, _Vectors):
         return self.rows(at, x.shape[1])
 
 
-POSITIONS: dict[str, type[NoPositions]] = {
-    "index": Index,
-    "sinusoidal": Sinusoidal,
-    "sinusoidal-from-1": SinusoidalFromOne,
-    "learned": Learned,
-}
-"""Those that are vectors; the others act inside attention (`distances`), or not at all."""
+POSITIONS: Implementations[type[NoPositions]] = Implementations(
+    variants.POSITIONS, {"sinusoidal": Sinusoidal, "learned": Learned}
+)
+"""Positions that are vectors; others act inside attention (`distances`), or not at all."""

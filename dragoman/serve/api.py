@@ -8,7 +8,6 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from dragoman.decode.promises.glossary import Glossary
-from dragoman.inspect.touch import Change
 from dragoman.serve import openai, schemas
 from dragoman.serve.door import Route, costs, paying, read_json
 from dragoman.serve.models import NAMES
@@ -58,42 +57,6 @@ def _add_uses(
     for text, one in zip(texts, found, strict=True):
         uses = glossary.uses(text, one.text, one.source, one.target)
         one.terms = [schemas.Use(**use._asdict()) for use in uses]
-
-
-@router.post(
-    "/v1/attention",
-    response_model=schemas.Attention,
-    responses=refusals(400, 401, 422),
-    openapi_extra=costs("work") | body_of(schemas.AttentionRequest),
-)
-async def attention(request: Request) -> Response:
-    """Every layer and head for one text, its beam and its positions, as the page's viewer takes
-    them."""
-    body = await read_json(request, schemas.AttentionRequest)
-    found = await service_of(request).attention(
-        body.text, body.source, body.target or "", body.translation, paying(request)
-    )
-    return Response(found, media_type="application/json")
-
-
-@router.post(
-    "/v1/explain",
-    response_model=schemas.Explanation,
-    responses=refusals(400, 401, 422),
-    openapi_extra=costs("work") | body_of(schemas.ExplanationRequest),
-)
-async def explain(request: Request) -> Response:
-    """One text on its way through the model, step by step, as the page's last tab takes it."""
-    body = await read_json(request, schemas.ExplanationRequest)
-    found = await service_of(request).explain(
-        body.text,
-        body.source,
-        body.target or "",
-        body.translation,
-        paying(request),
-        body.change.made() if body.change else Change(),
-    )
-    return Response(found, media_type="application/json")
 
 
 @router.get(

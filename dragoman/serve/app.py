@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from dragoman.serve import api, deepl, documents, errors, libre, openai, pages
+from dragoman.config.plugins import import_lab
+from dragoman.serve import ROUTERS, api, deepl, documents, errors, libre, openai, pages
 from dragoman.serve.door import Cost
 from dragoman.serve.guard import Guard
 from dragoman.serve.memory import keep_small
@@ -51,7 +53,9 @@ def create_app(
     app.state.service = service
     app.state.jobs = documents.Jobs(service)
     app.state.glossaries = deepl.Glossaries()
-    for part in (api, openai, documents, libre, deepl, pages):
+    import_lab()  # it adds routes
+    plugins = map(import_module, ROUTERS)
+    for part in (api, *plugins, openai, documents, libre, deepl, pages):
         app.include_router(part.router)
     errors.install(app)
     _describe(app, bool(service.keys))

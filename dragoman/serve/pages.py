@@ -1,25 +1,20 @@
-"""The page, its style and its scripts, from the package; nothing else can be asked for."""
+"""Serve the page, its style sheets and its scripts, and no other file."""
 
 import mimetypes
+from functools import cache
 from importlib import resources
 
 from fastapi import APIRouter, HTTPException, Response
 
-from dragoman.inspect.page import FILES as VIEWER
+from dragoman.config.plugins import import_lab
+from dragoman.serve import PAGES
 from dragoman.serve.door import Route, costs
 
-PAGE = resources.files("dragoman.serve") / "page"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
     "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_FILES = {
-    file.name: file.read_bytes()
-    for folder in (VIEWER, PAGE)
-    for file in folder.iterdir()
-    if file.is_file()
-}
 _TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -31,11 +26,23 @@ router = APIRouter(include_in_schema=False, route_class=Route)
 _OPEN = costs("nothing")
 
 
+@cache
+def _files() -> dict[str, bytes]:
+    """Read the files by name."""
+    import_lab()  # it adds a folder
+    return {
+        file.name: file.read_bytes()
+        for package in PAGES
+        for file in (resources.files(package) / "page").iterdir()
+        if file.is_file()
+    }
+
+
 def _file(name: str) -> Response:
     suffix = name[name.rfind(".") :]
     kind = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-    return Response(_FILES[name], media_type=kind, headers=headers)
+    return Response(_files()[name], media_type=kind, headers=headers)
 
 
 @router.get("/", openapi_extra=_OPEN)
@@ -50,6 +57,6 @@ async def docs() -> Response:
 
 @router.get("/static/{name}", openapi_extra=_OPEN)
 async def static(name: str) -> Response:
-    if name not in _FILES:
+    if name not in _files():
         raise HTTPException(404, "there is no such file.")
     return _file(name)

@@ -14,7 +14,6 @@ from pydantic import (
 )
 
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
-from dragoman.inspect.touch import Change
 from dragoman.text.languages import AUTO
 
 # all of category Cc but tab and line ends
@@ -137,58 +136,6 @@ class TranslateResponse(BaseModel):
     translations: list[Translated] = Field(description="In the order of the texts.")
 
 
-class ChangeRequest(BaseModel):
-    """What is to be different in the model, or in what it reads; places count from 0."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    off: list[str] = Field(
-        [], max_length=200, description="Parts that add nothing: `encoder.0.head.2`, `decoder.1`."
-    )
-    swap: tuple[int, int] | None = Field(None, description="Two words of the source to swap.")
-    places: dict[int, int] = Field(
-        {}, max_length=200, description="Pieces of the source, and positions to put them at."
-    )
-    say: list[str] = Field(
-        [], max_length=500, description="Pieces that the translation begins with."
-    )
-    temperature: float = Field(0.0, ge=0.0, le=5.0, description="0: the likeliest piece.")
-    top_k: int = Field(0, ge=0, le=1000, description="Pieces to draw from; 0: all.")
-    seed: int = Field(1, ge=0, le=2**31)
-    study: bool = Field(
-        False, description="Also what each head is worth, and one step of learning."
-    )
-
-    def made(self) -> Change:
-        fields = self.model_dump()
-        return Change(**{**fields, "off": tuple(self.off), "say": tuple(self.say)})
-
-
-class AttentionRequest(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"text": "Der Hund schläft."}]}
-    )
-
-    text: Text = Field(min_length=1, max_length=2000)
-    source: Language = AUTO
-    target: Language | None = None
-    translation: Text | None = Field(
-        None,
-        max_length=2000,
-        description="The translation to look at; without it, the model's own.",
-    )
-
-
-class ExplanationRequest(AttentionRequest):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"text": "Der Hund schläft.", "change": {"off": ["cross.0.head.0"]}}]
-        },
-    )
-
-    change: ChangeRequest | None = Field(None, description="What is to be different.")
-
-
 class ModelInfo(BaseModel):
     name: str
     sources: list[str]
@@ -272,41 +219,6 @@ class Completion(BaseModel):
     created: int
     model: str
     choices: list[Choice]
-
-
-class Attention(BaseModel):
-    """All that the viewer shows.
-
-    Weights are 16-bit fractions of 65535, little-endian, in base64.
-    """
-
-    text: str
-    translation: str
-    searched: str
-    axes: dict[str, Any]
-    maps: list[dict[str, Any]]
-    beam: list[dict[str, Any]]
-    base: float | None
-    positions: dict[str, Any] | None
-
-
-class Explanation(BaseModel):
-    """All numbers of a forward pass. An array is its shape and base64: 16-bit floats ("halves"), or
-    bytes with a float32 scale for each block of them ("bytes", "scales", "block")."""
-
-    text: str
-    translation: str
-    model: dict[str, Any]
-    panels: list[dict[str, Any]]
-    axes: dict[str, Any]
-    merges: list[list[list[str]]]
-    embedding: dict[str, Any]
-    parts: list[dict[str, Any]]
-    feedForward: dict[str, Any]  # noqa: N815
-    memory: list[dict[str, Any]]
-    output: dict[str, Any]
-    beam: list[dict[str, Any]]
-    finished: list[dict[str, Any]]
 
 
 class Keyed(BaseModel):

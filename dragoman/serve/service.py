@@ -36,10 +36,10 @@ from dragoman.documents.confined import Confinement, Outline, Reader, Rounds
 from dragoman.documents.document import DocumentError, Options
 from dragoman.documents.driving import in_pipeline
 from dragoman.documents.formats import Format
-from dragoman.inspect.touch import Change
-from dragoman.serve import looking, schemas
+from dragoman.serve import schemas
 from dragoman.serve.answers import translated
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
+from dragoman.serve.inspection import Inspection, stay_on_one_core
 from dragoman.serve.keys import Client, Key, Keys
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, Route
@@ -420,62 +420,38 @@ class Service:
         steps = await readers.run(Steps, rounds)
         return await self._drive(steps, route, None, client, readers.run)
 
-    async def attention(
+    async def inspect(
         self,
+        inspection: Inspection,
         text: str,
         source: str,
         target: str,
         translation: str | None,
         client: Client = Client(),
     ) -> bytes:
-        """What the page's viewer takes."""
-        return await self._look_inside(looking.attention, text, source, target, translation, client)
-
-    async def explain(
-        self,
-        text: str,
-        source: str,
-        target: str,
-        translation: str | None,
-        client: Client = Client(),
-        change: Change = Change(),
-    ) -> bytes:
-        """What the viewer's last tab takes, perhaps with something changed."""
-        return await self._look_inside(
-            looking.explanation, text, source, target, translation, client, change
-        )
-
-    async def _look_inside(
-        self,
-        look: looking.Look,
-        text: str,
-        source: str,
-        target: str,
-        translation: str | None,
-        client: Client,
-        change: Change = Change(),
-    ) -> bytes:
+        """Inspect the model on a text, with its own translation or with a given one, and return
+        JSON."""
         self.charge([text + (translation or "")], client)
         self.batcher.admit(client.name, 1)
-        check = partial(self._check_inside, look, text, source, target, translation)
+        check = partial(self._check_inspection, inspection, text, source, target, translation)
         route, request, work = await self._aside([text, translation or ""], check)
-        if change.study:  # a pass without each head, and some for the step of learning
-            model = route.model.translator.config.model
-            work *= 4 + model.heads * (model.encoder_layers + 2 * model.decoder_layers)
+        passes = inspection.passes(route.model.translator.config.model)
+        if passes > 1:
+            work *= passes
             self._check_work(work)
 
         alone = self.batcher.workers == 1
 
-        def looked(on_step: OnStep) -> bytes:
+        def run(on_step: OnStep) -> bytes:
             if not alone:
-                looking.stay_on_one_core()
-            watched = replace(request, on_step=on_step)
-            found = look(route.model.translator, text, translation, watched, change)
+                stay_on_one_core()
+            observed = replace(request, on_step=on_step)
+            found = inspection.run(route.model.translator, text, translation, observed)
             on_step()
             # Here: megabytes of JSON would hold up the event loop.
             return json.dumps(found, separators=(",", ":")).encode()
 
-        return await self.batcher.run(looked, work, client.name)
+        return await self.batcher.run(run, work, client.name)
 
     async def _aside(
         self, texts: Sequence[str], function: Callable[[], T], glossary: Glossary = NO_TERMS
@@ -525,10 +501,15 @@ class Service:
             planned.append(_Text(route, sentences, gaps, steps))
         return planned, total
 
-    def _check_inside(
-        self, look: looking.Look, text: str, source: str, target: str, translation: str | None
+    def _check_inspection(
+        self,
+        inspection: Inspection,
+        text: str,
+        source: str,
+        target: str,
+        translation: str | None,
     ) -> tuple[Route, Request, int]:
-        """How to look inside, and the work of it. What would show too many numbers is refused."""
+        """Return the model, the request and the work of an inspection, or refuse it."""
         route = self.models.route(text, source, target)
         translator = route.model.translator
         request = _request(route, None, Request())
@@ -539,7 +520,7 @@ class Service:
             said = translator.searcher.longest_target(query)
         else:
             said = len(translator.codec.encode_target([translation])[0])
-        looking.check(look, translator.config.model, read, said)
+        inspection.check(translator.config.model, read, said)
         return route, request, translator.searcher.work(query) + read + said
 
     def charge(self, texts: Sequence[str], client: Client) -> None:

@@ -6,6 +6,7 @@ import time
 import torch
 
 from dragoman.config import Config
+from dragoman.config.variants import OBJECTIVES
 from dragoman.data.batches import Batch
 from dragoman.model.build import Model, parameter_count
 
@@ -45,7 +46,7 @@ def bytes_per_position(config: Config, target_vocabulary: int) -> float:
     model = config.model
     layers = max(model.encoder_layers, model.decoder_layers * 1.5)
     activations = 4 * layers * (20 * model.width + 3 * model.feed_forward_width)
-    copies = 1 + config.training.risk_samples if config.training.objective == "risk" else 1
+    copies = OBJECTIVES[config.training.objective].copies(config.training)
     # every other position is a target one with logits
     return copies * (activations + 4 * 4 * target_vocabulary / 2)
 

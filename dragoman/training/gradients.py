@@ -17,14 +17,17 @@ import torch
 from torch import Tensor
 
 from dragoman.config import Config
+from dragoman.config.variants import OBJECTIVES
 from dragoman.data.batches import Batch, twice
 from dragoman.data.filling import FilledShape, fill
 from dragoman.data.packing import LENGTHS, Shape, pack
 from dragoman.model.attention import Packed
 from dragoman.model.build import Model
+from dragoman.model.implementations import Implementations
 from dragoman.model.kernels import copies_at_hand, usable, working_type
 from dragoman.model.transformer import Transformer
 from dragoman.model.weights import is_parted
+from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
 from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.loss import vocabulary_loss
@@ -262,7 +265,7 @@ class _Graph:
 def make_gradients(
     model: Model, config: Config, device: torch.device, ranks: Ranks = ALONE
 ) -> Gradients:
-    """The fastest code path that this model can take on this device."""
+    """Choose the fastest code path for this model on this device."""
     if is_parted(next(model.parameters())):
         return ShardedGradients(model, config, device, ranks)
     if usable(next(model.parameters())) and isinstance(model, Transformer) and model.can_be_packed:
@@ -270,3 +273,15 @@ def make_gradients(
     if device.type == "cuda" and model.can_be_filled and not config.training.consistency:
         return FilledGradients(model, config, device, ranks)
     return Gradients(model, config, device, ranks)
+
+
+def _of_likelihood(
+    model: Model, config: Config, device: torch.device, target: Vocabulary, ranks: Ranks
+) -> Gradients:
+    return make_gradients(model, config, device, ranks)
+
+
+GRADIENTS: Implementations[
+    Callable[[Model, Config, torch.device, Vocabulary, Ranks], Gradients]
+] = Implementations(OBJECTIVES, {"likelihood": _of_likelihood})
+"""The gradients of each training objective."""

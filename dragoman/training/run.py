@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +21,7 @@ from rich.console import Console
 from dragoman.bundle.folder import Bundle, read_bundle
 from dragoman.config import Config, Corpus, beyond_plain, model_summary
 from dragoman.config.settings import to_tree
+from dragoman.config.variants import ARCHITECTURES
 from dragoman.convert.hub import model_folder
 from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
 from dragoman.errors import ConfigError, escaped
@@ -44,7 +46,6 @@ from dragoman.training.folder import (
     write_settings,
 )
 from dragoman.training.journal import Journal, NoJournal, duration
-from dragoman.training.lexical import count
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 from dragoman.training.watch import Watch
@@ -155,16 +156,19 @@ def _begin(
     test = read_sentences(config.data.test)  # now, so that a wrong name does not show hours later
     for note in data.notes:
         console.print(escaped(f"warning: {note}"))
-    if config.model.architecture == "lexical":
+    architecture = config.model.architecture
+    if own_trainer := ARCHITECTURES[architecture].trainer:
         if watch:
             raise ConfigError(
-                "model.architecture=lexical counts and takes no steps: leave out --watch."
+                f"model.architecture={architecture} has no training steps: leave out --watch."
             )
         if ranks.size > 1:
             raise ConfigError(
-                "model.architecture=lexical trains in one process: start it without torchrun."
+                f"model.architecture={architecture} trains in one process: start it without "
+                "torchrun."
             )
-        return Outcome(folder, True, count(config, data, ranks.device, test, folder, console))
+        train_model = import_module(own_trainer).train_model
+        return Outcome(folder, True, train_model(config, data, ranks.device, test, folder, console))
     trainer = _make_trainer(
         config, data, Checkpoints(folder / CHECKPOINTS, config.training.average, ranks), ranks
     )

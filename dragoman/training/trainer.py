@@ -24,11 +24,10 @@ from dragoman.errors import RunError
 from dragoman.model.build import Model
 from dragoman.model.weights import get_weights, set_weights, whole
 from dragoman.training.distributed import ALONE, Ranks
-from dragoman.training.gradients import Gradients, make_gradients
+from dragoman.training.gradients import GRADIENTS, Gradients
 from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
 from dragoman.training.optimiser import Muon, make_optimiser, take_step
-from dragoman.training.risk import RiskGradients
 from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.validation import Validator
@@ -78,12 +77,8 @@ class Trainer:
         self.optimiser = make_optimiser(self.model, config.training, device)
         if restore:
             checkpoints.restore(progress.step, self.model, self.optimiser)
-        if config.training.objective == "risk":
-            self.gradients: Gradients = RiskGradients(
-                self.model, config, device, data.codec.target, ranks
-            )
-        else:
-            self.gradients = make_gradients(self.model, config, device, ranks)
+        make = GRADIENTS[config.training.objective]
+        self.gradients: Gradients = make(self.model, config, device, data.codec.target, ranks)
         self._launched: _Launched | None = None
         self._stopping = False  # all ranks know that one was interrupted
         self.loader = Loader(

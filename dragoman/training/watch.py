@@ -21,7 +21,7 @@ import numpy as np
 from dragoman.data.prepare import Sentences
 from dragoman.decode.request import Request
 from dragoman.errors import TranslationError
-from dragoman.inspect.page import FILES as VIEWER
+from dragoman.inspect.viewer import VIEWER
 from dragoman.inspect.words import piece_label
 from dragoman.training.journal import LOG
 from dragoman.training.trainer import Trainer

@@ -9,12 +9,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.config import DecodingConfig
+from dragoman.config.variants import ARCHITECTURES
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
 from dragoman.engine.ensemble import Ensemble
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import TranslationError
-from dragoman.model.build import ARCHITECTURES, Model, build_model
+from dragoman.model.build import Model, build_model
 from dragoman.text.lexicon import Lexicon
 from tests.conftest import small_config, small_model, vocabulary
 
@@ -60,7 +61,7 @@ def make_model(size: int = 23, seed: int = 5, **settings: object) -> Model:
     model = build_model(small_config(**settings).model, words, words, shared=True)
     kept = model.translations.shape[1]
     targets = draw.integers(3, size, size=(size, kept)).astype(np.int32)
-    model.take(
+    model.set_counts(
         Lexicon(targets, draw.dirichlet(np.ones(kept), size).astype(np.float32), 0),
         draw.random(size),
     )

@@ -267,7 +267,7 @@ def test_a_variant_of_your_own_is_a_few_lines_and_learns(dragoman, stand_ins: Pa
     code = (stand_ins / "near.py").read_text(encoding="utf-8")
     assert len(code.strip().splitlines()) <= 20
     refused = dragoman("--plugin", "far", "info").err
-    assert refused.startswith("dragoman: --plugin far: there is no such module")
+    assert refused.startswith("dragoman: --plugin far: no such module")
     (command,) = [c for c in commands(ROOT / "docs/variants.md", "bash") if "near train" in c]
     assert dragoman(*shortened(shlex.split(command)[1:])).code == 0
     assert "attention.distances.loss" in " ".join(read_bundle("runs/near").weights)

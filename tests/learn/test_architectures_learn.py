@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from dragoman.config import DecodingConfig
+from dragoman.config.variants import ARCHITECTURES
 from dragoman.data.batches import pad
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.model.build import ARCHITECTURES, build_model
+from dragoman.model.build import build_model
 from dragoman.text.lexicon import Model1
 from tests.conftest import small_config
 from tests.learn.learning import WORDS, share_learned
@@ -86,7 +87,7 @@ def test_the_lexical_model_learns_a_language_that_differs_in_its_words_alone() -
     model = build_model(
         small_config(model__architecture="lexical").model, WORDS, WORDS, shared=True
     )
-    model.take(counted.lexicon(len(WORDS), nobody=0), counted.occurrences(len(WORDS)) + 1)
+    model.set_counts(counted.lexicon(len(WORDS), nobody=0), counted.occurrences(len(WORDS)) + 1)
     engine = TorchEngine(model, WORDS, WORDS, torch.device("cpu"))
     found = beam_search(engine, [[*x, WORDS.eos] for x, _ in unseen], Task(DecodingConfig()))
     assert [list(hypotheses[0].tokens) for hypotheses in found] == [y for _, y in unseen]

@@ -9,10 +9,10 @@ from dragoman.data.batches import collate
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
 from dragoman.engine.torch_engine import TorchEngine
+from dragoman.lab.minimum_risk import RiskGradients
 from dragoman.model.build import build_model
 from dragoman.text.metrics import gleu
 from dragoman.training.gradients import Gradients
-from dragoman.training.risk import RiskGradients
 from dragoman.training.run import train
 from tests.conftest import small_config, toy_pairs, vocabulary, write_corpus
 

@@ -13,11 +13,12 @@ import torch
 
 import dragoman
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.inspect import explain as explaining
-from dragoman.inspect.explain import explain
-from dragoman.inspect.page import page as attention_page
-from dragoman.inspect.sentence import inspect_sentence
 from dragoman.inspect.translator import InspectableTranslator
+from dragoman.lab.explain import explanation as explaining
+from dragoman.lab.explain.explanation import explain
+from dragoman.lab.explain.html_page import page as attention_page
+from dragoman.lab.explain.sentence_inspection import inspect_sentence
+from dragoman.lab.explain.trace import trace_pair
 from dragoman.model.build import build_model
 from dragoman.serve.service import Service
 from dragoman.training.watch import _FILES as WATCHED
@@ -258,7 +259,7 @@ def test_the_page_of_explain_computes_what_the_model_computes(
     engine = translator.inspector
     assert isinstance(engine, TorchEngine)
     ids = explained["axes"]["target"]["ids"][:-1]
-    trace = engine.trace(explained["axes"]["source"]["ids"], ids)
+    trace = trace_pair(engine, explained["axes"]["source"]["ids"], ids)
     file = tmp_path / "page.html"
     file.write_text(explaining.page(explained), encoding="utf-8")
     page, asked = open_page(file.as_uri())

@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 
 from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.config import Corpus
+from dragoman.config.variants import ARCHITECTURES
 from dragoman.inspect.translator import InspectableTranslator
-from dragoman.model.build import ARCHITECTURES
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Service
 from dragoman.training.run import train

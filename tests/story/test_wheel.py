@@ -80,16 +80,17 @@ def test_what_needs_torch_says_so(installed: Path, tmp_path: Path, trained: Path
 def test_the_wheel_brings_its_pages_and_says_what_serving_needs(
     installed: Path, tmp_path: Path, trained: Path
 ) -> None:
+    packages = ("inspect", "serve", "lab.explain")
     program = (
         "from importlib import resources as r;"
-        "print(sorted(f.name for p in ('inspect', 'serve') for f in (r.files(f'dragoman.{p}') / "
+        f"print(sorted(f.name for p in {packages} for f in (r.files('dragoman.' + p) / "
         "'page').iterdir()))"
     )
     shown = run(installed / "python", "-c", program, cwd=tmp_path).stdout
     there = [
         file.name
-        for package in ("inspect", "serve")
-        for file in (ROOT / "dragoman" / package / "page").iterdir()
+        for package in packages
+        for file in (ROOT / "dragoman" / package.replace(".", "/") / "page").iterdir()
     ]
     assert shown == f"{sorted(there)}\n"
     done = run(installed / "dragoman", "serve", "--model", trained, cwd=tmp_path)

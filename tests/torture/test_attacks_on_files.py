@@ -23,7 +23,7 @@ from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import Translator
 from dragoman.errors import ConfigError
-from dragoman.inspect.figure import Box, Figure, Label, to_svg
+from dragoman.lab.explain.attention_figure import AttentionFigure, Box, Label, to_svg
 from dragoman.text.parallel import read_lines
 
 EVIL = "\x1b[2J\x1b]0;owned\x07 [red]x[/nope]\r\ndragoman: all is well\n\x9b31m\u202e\u2028end"
@@ -121,7 +121,9 @@ def test_a_terminal_is_noticed_whether_named_or_not(tmp_path, dragoman, monkeypa
 
 def test_a_figure_of_any_piece_is_well_formed() -> None:
     label = f"</text><script>alert(1)</script>&{EVIL}\x00"
-    drawn = to_svg(Figure(9, 9, [Box(0, 0, 1, 1, (0, 0, 0))], [Label(0, 0, label, "start")]))
+    drawn = to_svg(
+        AttentionFigure(9, 9, [Box(0, 0, 1, 1, (0, 0, 0))], [Label(0, 0, label, "start")])
+    )
     root = ET.fromstring(drawn)
     assert [child.tag.split("}")[1] for child in root] == ["rect", "text"]
 

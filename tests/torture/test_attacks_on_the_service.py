@@ -375,7 +375,7 @@ def test_attention_is_ended_inside_the_search_too(service, monkeypatch) -> None:
             steps.append(1)
             time.sleep(0.001)
 
-    monkeypatch.setattr("dragoman.serve.looking.inspect_sentence", inspect)
+    monkeypatch.setattr("dragoman.lab.explain.routes.inspect_sentence", inspect)
     with running(service) as address:
         with connect(address) as connection:
             connection.sendall(post("/v1/attention", {"text": "eins"}))

@@ -23,23 +23,22 @@ from dragoman.config.presets import PRESETS
 from dragoman.config.settings import aliases_of
 from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import ConfigError
+from dragoman.lab.architectures.recurrent import CELLS
 from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
 from dragoman.model.distances import DISTANCES
 from dragoman.model.heads import HEADS
 from dragoman.model.layers import ACTIVATIONS, GATES, NORMS, PLACEMENTS
 from dragoman.model.positions import JOINS, POSITIONS
-from dragoman.model.recurrent import CELLS
 from dragoman.model.similarities import SIMILARITIES
 from dragoman.model.spans import SPANS
 from dragoman.model.transformer import MEMORIES
 from dragoman.text.subword import SEGMENTERS
+from dragoman.training.gradients import GRADIENTS
 from dragoman.training.schedule import SCHEDULES
 from tests.conftest import vocabulary
 
 TABLES = {
-    "model.architecture": ARCHITECTURES,
     "model.cell": CELLS,
-    "model.positions.join": JOINS,
     "model.activation": ACTIVATIONS | GATES,
     "model.norm": PLACEMENTS,
     "model.norm_kind": NORMS,
@@ -56,15 +55,24 @@ def test_the_choices_of_a_setting_are_the_entries_of_its_table(name: str) -> Non
     assert set(choices) == set(TABLES[name])
 
 
-def test_every_variant_has_code_and_all_code_is_a_variant() -> None:
-    """A name without its class would be a model without that part."""
-    assert variants.SIMILARITIES.keys() == SIMILARITIES.keys()
-    assert variants.SPANS.keys() == SPANS.keys()
-    assert variants.HEADS_LAYOUTS.keys() == HEADS.keys()
-    assert variants.MEMORIES.keys() == MEMORIES.keys()
-    positions = variants.POSITIONS.items()
-    assert {name for name, position in positions if position.vector} == POSITIONS.keys()
-    assert {name for name, position in positions if position.in_attention} == DISTANCES.keys()
+CODE = [
+    (variants.ARCHITECTURES, ARCHITECTURES),
+    (variants.OBJECTIVES, GRADIENTS),
+    (variants.SIMILARITIES, SIMILARITIES),
+    (variants.SPANS, SPANS),
+    (variants.HEADS_LAYOUTS, HEADS),
+    (variants.MEMORIES, MEMORIES),
+    (variants.JOINS, JOINS),
+    ({name: one for name, one in variants.POSITIONS.items() if one.vector}, POSITIONS),
+    ({name: one for name, one in variants.POSITIONS.items() if one.in_attention}, DISTANCES),
+]
+
+
+@pytest.mark.parametrize(("names", "code"), CODE)
+def test_every_variant_has_code_and_all_code_is_a_variant(names, code) -> None:
+    """A name without code could not be built, code without a name could not be chosen."""
+    assert all(code[name] for name in names)
+    assert code.keys() == names.keys()
 
 
 def test_the_help_of_a_setting_tells_its_variants() -> None:

@@ -34,7 +34,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.setitem(table, name, None)  # whatever is put there is gone afterwards
             del table[name]
     monkeypatch.delitem(sys.modules, "spiral", raising=False)
-    plugins.import_plugins.cache_clear()
+    plugins.import_installed.cache_clear()
     return tmp_path
 
 
@@ -63,5 +63,5 @@ def test_names_that_no_plugin_has_stay_unknown(installed: Path) -> None:
 
 def test_a_plugin_that_cannot_be_imported_is_named(installed: Path) -> None:
     (installed / "spiral.py").write_text("import a_module_that_nobody_has\n")
-    with pytest.raises(ConfigError, match=r"the plugin spiral \(spiral\) cannot be imported"):
+    with pytest.raises(ConfigError, match=r"the plug-in spiral \(spiral\) cannot be imported"):
         formats.format_of("letter.note")

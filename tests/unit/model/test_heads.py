@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from dragoman.config import variants
 from dragoman.model.attention import Attention
-from dragoman.model.heads import HEADS
 from tests.conftest import small_config
 
 D, H = 6, 3
-LAYOUTS = [*HEADS, "bare"]
+LAYOUTS = [*variants.HEADS_LAYOUTS, "bare"]
 
 
 def attention(layout: str, heads: int = H) -> Attention:

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from dragoman.model.heads import NarrowHeads
+from dragoman.lab.transformer_variants import NarrowHeads
 from dragoman.model.layers import FeedForward
 from tests.conftest import small_config
 

@@ -8,7 +8,7 @@ import torch
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig, variants
 from dragoman.errors import TranslationError
-from dragoman.model.positions import JOINS, POSITIONS
+from dragoman.model.positions import POSITIONS
 from dragoman.model.weights import get_weights, set_weights
 from tests.conftest import small_config, small_model
 
@@ -27,7 +27,7 @@ def config_of(kind: str, join: str, **settings: object) -> ModelConfig:
     return small_config(model__positions__kind=kind, model__positions__join=join, **settings).model
 
 
-JOINED = [("index", "concat"), *product(("sinusoidal", "learned"), JOINS)]
+JOINED = [("index", "concat"), *product(("sinusoidal", "learned"), variants.JOINS)]
 with_vectors = pytest.mark.parametrize(("kind", "join"), JOINED)
 
 

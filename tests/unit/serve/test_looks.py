@@ -6,7 +6,12 @@ import threading
 import pytest
 
 from dragoman.decode.request import Request
-from dragoman.inspect.touch import Change, learn_once, said_anew, worth
+from dragoman.lab.explain.interventions import (
+    Intervention,
+    gradient_step,
+    head_importance,
+    regenerate,
+)
 from dragoman.serve.batcher import StoppingError
 from tests.unit.serve.test_batcher import Shouter, ask, with_batcher
 
@@ -175,9 +180,9 @@ def test_a_study_ends_at_any_layer_of_any_pass(trained) -> None:
         return count
 
     # a pass as it is, and one for each sublayer with heads
-    studied = steps(lambda on_step: worth(engine, source, target, on_step))
+    studied = steps(lambda on_step: head_importance(engine, source, target, on_step))
     assert studied == layers * (1 + heads_of_layers)
     # a pass before the step, and one after it
-    assert steps(lambda on_step: learn_once(engine, source, target, 0.01, on_step)) == 2 * layers
-    said = steps(lambda on_step: said_anew(engine, source, [], Change(), 5, on_step))
+    assert steps(lambda on_step: gradient_step(engine, source, target, 0.01, on_step)) == 2 * layers
+    said = steps(lambda on_step: regenerate(engine, source, [], Intervention(), 5, on_step))
     assert 1 <= said <= 5

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dragoman.compare.figures import Bars, Lines, Table
+from dragoman.lab.compare.figures import BarChart, LineChart, Table
 from studies import block, growth, heads, length, positions, recency, scaling, vocabulary
 from studies.finding import Finding, Verdict
 from studies.judge import judge
@@ -464,9 +464,9 @@ def drawn(found: Finding) -> list[float]:
     """Every number in the figures; percentages as shares."""
     numbers: list[float] = []
     for figure in found.figures:
-        if isinstance(figure, Lines):
+        if isinstance(figure, LineChart):
             numbers += [value for series in figure.series for value in series.y]
-        elif isinstance(figure, Bars):
+        elif isinstance(figure, BarChart):
             numbers += figure.values
         elif isinstance(figure, Table):
             cells = [cell for row in figure.rows for cell in row]

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.compare.figures import Lines, Table
-from dragoman.compare.runs import Result, Study, _keep
-from dragoman.compare.texts import Given
+from dragoman.lab.compare.corpora import CorpusFiles
+from dragoman.lab.compare.figures import LineChart, Table
+from dragoman.lab.compare.runs import Result, Study, _keep
 from studies import corpus_size, table, vocabulary
 from studies.grid import (
     NEURAL,
@@ -167,7 +167,7 @@ def test_c9_says_what_was_judged_and_draws_the_lead_first() -> None:
         assert finding.verdict == judged.verdict
         assert judged.interval("+.1f") in finding.sentences[1]
     lead = finding.figures[0]
-    assert isinstance(lead, Lines)
+    assert isinstance(lead, LineChart)
     assert lead.series[0].y == pytest.approx([-3.0, 2.0])
 
 
@@ -211,7 +211,7 @@ def test_recall_is_matched_by_sentence_length() -> None:
 def tuned(tmp_path: Path) -> Study:
     """A study in which convs2s is best with the highest rate, all others with the lowest."""
     study = Study(tmp_path, FULL, "cpu")
-    corpus = Given(toy_files(tmp_path / "toy", 50))
+    corpus = CorpusFiles(toy_files(tmp_path / "toy", 50))
     study.texts.write(corpus, replace(FULL, test_pairs=2, valid_pairs=2), [])
     for name in NEURAL:
         for rate, system in candidates(FULL, name).items():
@@ -274,7 +274,7 @@ def test_c7_is_shown_without_what_is_optional(tuned: Study) -> None:
     names = [tuned.folder / f"also.{end}" for end in ("de", "en")]
     for name in names:
         name.write_text("".join(f"eins {n} zwei\n" for n in range(60)))
-    tuned.texts.write(Given(also=(str(names[0]), str(names[1]))), also, [])
+    tuned.texts.write(CorpusFiles(also=(str(names[0]), str(names[1]))), also, [])
     for _ in range(2):  # what comes next is known when the third cost is trained
         for system in [*table.CLAIM.systems(FULL), *table.then(tuned)]:
             if not system.optional:
@@ -282,5 +282,5 @@ def test_c7_is_shown_without_what_is_optional(tuned: Study) -> None:
                 tuned.run_of(system).mkdir(parents=True, exist_ok=True)
                 _keep(tuned.run_of(system), replace(result(20.0), outputs=said))
     finding = table.show(tuned)
-    on_second = [f for f in finding.figures if isinstance(f, Lines)][1]
+    on_second = [f for f in finding.figures if isinstance(f, LineChart)][1]
     assert [series.name for series in on_second.series] == finalists(tuned)[:2]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dragoman.compare.seeds import interval
+from dragoman.lab.compare.seed_statistics import interval
 from studies.judge import all_of, at_least, at_most, judge
 
 

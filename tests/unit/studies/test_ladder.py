@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from dragoman.compare import runs
-from dragoman.compare.runs import Result, Study
-from dragoman.compare.systems import System
 from dragoman.data.batches import rng
 from dragoman.errors import RunError
+from dragoman.lab.compare import runs
+from dragoman.lab.compare.runs import Result, Study
+from dragoman.lab.compare.systems import System
 from dragoman.model.build import build_model, parameter_count
 from dragoman.text.vocabulary import Vocabulary
 from studies import ladder

@@ -4,15 +4,15 @@ import html
 import re
 from html.parser import HTMLParser
 
-from dragoman.compare.figures import Bars, Lines, Map, Series, Table
+from dragoman.lab.compare.figures import BarChart, HeatMap, LineChart, Series, Table
 from studies.claims import CLAIMS
 from studies.finding import Finding, Verdict
 from studies.report import Chapter, write_report
 
 FIGURES = [
-    Lines("Curves", "x", "y", [Series("one", [1, 2], [1, 2])]),
-    Bars("Bars", "unit", ["a<b"], [1.0]),
-    Map("Map", ["r"], ["c"], [[1.0]]),
+    LineChart("Curves", "x", "y", [Series("one", [1, 2], [1, 2])]),
+    BarChart("Bars", "unit", ["a<b"], [1.0]),
+    HeatMap("Map", ["r"], ["c"], [[1.0]]),
     Table("Table", ["name", "BLEU"], [["x&y", "12.3"]]),
     Table("Rates", ["name", "0.001"], [["z", "0.987"]], folded=True),
 ]
@@ -111,9 +111,9 @@ def test_what_texts_hold_cannot_break_the_page() -> None:
 
 
 def test_a_finding_comes_back_from_json_as_it_was() -> None:
-    bars = Bars("b", "u", ["a"], [1.5])
+    bars = BarChart("b", "u", ["a"], [1.5])
     table = Table("t", ["x"], [["1"]])
-    attention = Map("m", ["r"], ["c"], [[0.5]])
-    lines = Lines("l", "x", "y", [Series("s", [1.0], [2.0], [1.5], [2.5])])
+    attention = HeatMap("m", ["r"], ["c"], [[0.5]])
+    lines = LineChart("l", "x", "y", [Series("s", [1.0], [2.0], [1.5], [2.5])])
     finding = Finding([lines, bars, attention, table], ("One.", "Two."), "undecided", "Two seeds.")
     assert Finding.from_json(finding.to_json()) == finding

@@ -1,1 +1,0 @@
-"""Settings of one's own, trained and compared on equal terms."""

@@ -1,0 +1,1 @@
+"""The systems before the Transformer, and the decoder-only model after it."""

@@ -1,0 +1,88 @@
+"""Train the lexical model by expectation-maximization, without gradients (`text/lexicon.py`)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from dragoman.config import Config
+from dragoman.data.batches import BatchPlan
+from dragoman.data.order import Mixture, mixing_weights
+from dragoman.data.prepare import Prepared, Sentences
+from dragoman.lab.architectures.lexical import Lexical
+from dragoman.model.build import Model, build_model
+from dragoman.text.lexicon import Model1, Pairs
+from dragoman.text.metrics import Score
+from dragoman.training.distributed import ALONE, Ranks
+from dragoman.training.finish import leave_bundle
+from dragoman.training.state import Progress
+from dragoman.training.validation import Validator
+
+_ROUNDS = 10
+_BATCH_TOKENS = 50_000  # target words per batch of the counts
+
+
+@dataclass(frozen=True)
+class TrainedLexicon:
+    """A finished run, with the attributes that `leave_bundle` reads from a trainer."""
+
+    config: Config
+    data: Prepared
+    whole: Model
+    validator: Validator
+    progress: Progress
+    ranks: Ranks = ALONE
+
+
+def train_model(
+    config: Config,
+    data: Prepared,
+    device: torch.device,
+    test: Sentences,
+    folder: Path,
+    console: Console,
+) -> tuple[Score, ...]:
+    """Run expectation-maximization over the prepared pairs, then write the bundle."""
+    started = time.monotonic()
+    codec = data.codec
+    tokens = int(data.train.target_lengths.sum())
+    model1 = Model1(corpus(config, data), codec.source.pad)
+    console.print(f"lexical: {len(data.train):,} pairs, {len(model1.t):,} pairs of words")
+    for number in range(1, _ROUNDS + 1):
+        likelihood = model1.improve()
+        console.print(
+            f"round {number}: perplexity before it {np.exp(-likelihood / max(1, tokens)):.2f}"
+        )
+    model = build_model(config.model, codec.source, codec.target, codec.shared).to(device)
+    lexicon = model1.lexicon(len(codec.source), codec.source.pad)
+    cast(Lexical, model).set_counts(lexicon, model1.occurrences(len(codec.target)) + 1)
+    progress = Progress(
+        step=_ROUNDS, target_tokens=_ROUNDS * tokens, flops=_ROUNDS * model1.operations,
+        elapsed_s=time.monotonic() - started,
+    )  # fmt: skip
+    trained = TrainedLexicon(config, data, model, Validator(model, codec, config, device), progress)
+    return leave_bundle(trained, f"round {_ROUNDS}", test, folder, console)
+
+
+def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
+    """Yield the pairs, each as often as the weight of its corpus says.
+
+    The end of a source always translates to the end of a target, so it is left out.
+    """
+    store, source = data.train, data.codec.source
+    weights = [corpus.weight for corpus in config.data.corpora]
+    mixture = Mixture(store.sizes, mixing_weights(store.sizes, weights, config.data.temperature))
+    plan = BatchPlan(
+        store.source_lengths, store.target_lengths, _BATCH_TOKENS, config.training.seed, mixture
+    )
+    for indices in plan.epoch(0):
+        sources = store.sources(indices, source.pad)
+        yield (
+            np.where(sources == source.eos, source.pad, sources),
+            store.targets(indices, source.pad),
+        )

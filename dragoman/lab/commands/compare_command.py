@@ -1,0 +1,134 @@
+"""The command `dragoman compare`."""
+
+import math
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Literal
+
+import typer
+
+import dragoman
+from dragoman.cli.options import Device
+from dragoman.errors import ConfigError, needs_torch
+
+Files = tuple[str, str]
+
+
+def command(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SRC TGT]",
+            help="A parallel corpus, line by line; without it, a toy language.",
+        ),
+    ] = None,
+    out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
+    valid: Annotated[
+        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
+    ] = None,
+    test: Annotated[
+        Files | None, typer.Option(metavar="SRC TGT", help="Test set; otherwise held out.")
+    ] = None,
+    also: Annotated[
+        Files | None,
+        typer.Option(metavar="SRC TGT", help="A second corpus, to repeat claim C7."),
+    ] = None,
+    systems: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A.toml B.toml ...",
+            help="Compare these settings files instead of testing the claims.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="With --systems: seeds to train each with.")
+    ] = 3,
+    until: Annotated[
+        Literal["converged"] | None,
+        typer.Option(
+            help="With --systems: train until validation no longer improves (the default without "
+            "--flops)."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes: minutes on two CPU cores.")
+    ] = False,
+    claims: Annotated[str, typer.Option(metavar="C1,C5", help="Only these claims.")] = "",
+    flops: Annotated[
+        float | None,
+        typer.Option(min=1.0, help="Training budget of each system, in floating-point operations."),
+    ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0.0, help="Start no run after this time; the same command continues."),
+    ] = math.inf,
+    device: Device = "auto",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel runs.")] = None,
+) -> None:
+    """Train models to test the lectures' claims, or to compare your own settings.
+
+    The results are drawn in one HTML file. The same command continues where it stopped.
+
+    Example: `dragoman compare --quick --claims C5 --out runs/compare`
+
+    Example: `dragoman compare --systems a.toml b.toml --seeds 3 SRC TGT --out runs/compare`
+    """
+    with needs_torch():
+        from dragoman.lab.compare.corpora import CorpusFiles
+        from dragoman.lab.compare.experiment import compare_systems
+
+    if not out:
+        raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
+    # An option takes one value, so the other settings files arrive as arguments.
+    settings = [*(systems or []), *(file for file in files or () if file.endswith(".toml"))]
+    corpora = CorpusFiles(_pair(files or [], bool(settings)), valid, test, also)
+    if settings:
+        if quick or claims or also:
+            raise ConfigError("--systems does not go with --quick, --claims or --also: remove one.")
+        if until and flops:
+            raise ConfigError("--flops does not go with --until converged: choose one.")
+        shown = compare_systems(
+            out, settings, corpora, seeds=seeds, flops=flops, device=device, jobs=jobs,
+            minutes=minutes,
+        )  # fmt: skip
+    else:
+        names = [name.strip() for name in claims.split(",") if name.strip()]
+        studies = _studies()
+        shown = studies.tables(
+            studies.compare(
+                out, corpora, quick=quick, claims=names, flops=flops, device=device, jobs=jobs,
+                minutes=minutes,
+            )
+        )  # fmt: skip
+    if shown:
+        print(shown)
+
+
+def _studies() -> ModuleType:
+    """Import the studies of the lectures' claims, which only the source folder has."""
+    sources = Path(dragoman.__file__).parents[1]
+    if not (sources / "studies" / "claims.py").exists():
+        raise ConfigError(
+            "the installed package does not contain the claims: run them from dragoman's source "
+            "folder, or compare your own settings with --systems A.toml B.toml."
+        )
+    if str(sources) not in sys.path:
+        sys.path.append(str(sources))  # worker processes inherit it
+    return import_module("studies.claims")
+
+
+def _pair(files: list[str], with_systems: bool) -> Files | None:
+    """Find the source and target files among the arguments."""
+    texts = [file for file in files if not file.endswith(".toml")]
+    if not texts:
+        return None
+    if len(texts) == 1 and texts[0].endswith(".tsv"):  # both sides in one file
+        return texts[0], ""
+    if len(texts) != 2:
+        hint = " Settings files end in .toml." if with_systems else ""
+        raise ConfigError(
+            f"give two files, SRC and TGT, not {len(texts)} ({' '.join(texts)}).{hint}"
+        )
+    return texts[0], texts[1]

@@ -1,0 +1,1 @@
+"""Train systems under equal terms and compare them; hyperparameter search."""

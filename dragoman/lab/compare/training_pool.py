@@ -1,0 +1,34 @@
+"""A pool of processes that train in parallel and end with the command that started them."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
+
+import torch
+
+from dragoman.config.plugins import import_named, named_plugins
+
+
+@contextmanager
+def worker_pool(jobs: int, threads: int) -> Iterator[ProcessPoolExecutor]:
+    """Start `jobs` processes with `threads` threads each and the plug-ins of this process."""
+    others = {*active_children()}
+    how = (threads, named_plugins())
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _begin, how) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            # Kill the workers: a training run may take hours, and it resumes from its last
+            # checkpoint when the command runs again.
+            for process in {*active_children()} - others:
+                process.kill()
+                process.join()
+            raise
+
+
+def _begin(threads: int, plugins: Sequence[str]) -> None:
+    torch.set_num_threads(threads)
+    for name in plugins:
+        import_named(name)

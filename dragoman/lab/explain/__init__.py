@@ -1,0 +1,1 @@
+"""Pages and figures about one sentence: attention, beam, positions, and a whole forward pass."""

@@ -1,0 +1,227 @@
+"""The names of the lab's variants, with their rules, for the tables of `config/variants.py`.
+
+The code is in the modules that the entries name; it is imported when a model is built.
+"""
+
+from collections.abc import Iterator
+
+from dragoman.config.variants import (
+    ARCHITECTURES,
+    BLOCK,
+    HEADS_LAYOUTS,
+    JOINS,
+    NEURAL,
+    OBJECTIVES,
+    POSITIONS,
+    SIMILARITIES,
+    SPANS,
+    Architecture,
+    Given,
+    Objective,
+    Position,
+    Variant,
+    even_width,
+)
+
+_CODE, _VARIANTS = "dragoman.lab.architectures", "dragoman.lab.transformer_variants"
+
+
+def _decoder_only(settings: Given) -> Iterator[str]:
+    positions, longest = settings["model.positions.max_length"], settings["data.max_length"]
+    if settings["model.positions.kind"] == "learned" and positions <= 2 * longest:
+        yield (
+            f"model.positions.max_length={positions} has no room for two sentences of "
+            f"data.max_length={longest} and their ends: raise one or lower the other."
+        )
+
+
+def _bidirectional(settings: Given) -> Iterator[str]:
+    if settings["model.width"] % 2:
+        yield (
+            f"model.width={settings['model.width']} is odd: the encoder needs half of it for each "
+            "direction."
+        )
+
+
+def _gnmt(settings: Given) -> Iterator[str]:
+    yield from _bidirectional(settings)
+    if settings["model.decoder_layers"] < 2:
+        yield (
+            "gnmt passes its attention to the layers above the first: set "
+            "model.decoder_layers=2 or more."
+        )
+
+
+def _convs2s(settings: Given) -> Iterator[str]:
+    positions, longest = settings["model.positions.max_length"], settings["data.max_length"]
+    if positions <= longest:
+        yield (
+            f"convs2s learns its positions, but model.positions.max_length={positions} does not "
+            f"reach beyond data.max_length={longest}: raise one or lower the other."
+        )
+
+
+def _lexical(settings: Given) -> Iterator[str]:
+    if settings["training.objective"] == "risk":
+        yield (
+            "training.objective=risk needs a gradient, which model.architecture=lexical does not "
+            "have: leave training.objective=likelihood."
+        )
+
+
+def _risk(settings: Given) -> Iterator[str]:
+    if not settings["training.init"]:
+        yield "training.objective=risk fine-tunes a trained model: name one with --init."
+    if settings["training.sharded"]:
+        yield "training.objective=risk samples from the whole model: set training.sharded=false."
+    if settings["training.consistency"]:
+        yield (
+            f"training.consistency={settings['training.consistency']} belongs to "
+            "training.objective=likelihood: set training.consistency=0."
+        )
+
+
+def _projections(settings: Given) -> Iterator[str]:
+    if not settings["model.attention.projections"]:
+        yield (
+            f"model.attention.heads_layout={settings['model.attention.heads_layout']} describes "
+            "projections, but model.attention.projections=false removes them: set "
+            "heads_layout=paper."
+        )
+
+
+_ONE_SET_OF_KEYS = ("additive", "concat")  # each head makes keys of its own
+
+
+def _groups(given: Given) -> Iterator[str]:
+    yield from _projections(given)
+    heads, groups = given["model.heads"], given["model.attention.groups"]
+    if heads % groups:
+        yield (
+            f"model.attention.groups={groups} does not divide model.heads={heads}: change one of "
+            "them."
+        )
+    similarity = given["model.attention.similarity"]
+    if similarity in _ONE_SET_OF_KEYS:
+        yield (
+            f"model.attention.similarity={similarity} has weights for the keys of every head, "
+            "which heads_layout=grouped shares: set similarity=scaled-dot."
+        )
+
+
+def _concat(settings: Given) -> Iterator[str]:
+    kind = settings["model.positions.kind"]
+    if not POSITIONS[kind].vector:
+        yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
+
+
+def _index(settings: Given) -> Iterator[str]:
+    if settings["model.positions.join"] == "add":
+        yield (
+            "model.positions.kind=index is a single number, not a vector to add: set "
+            "model.positions.join=concat."
+        )
+    if settings["model.architecture"] == "decoder-only":
+        yield (
+            "model.positions.kind=index does not go with model.architecture=decoder-only: set "
+            "sinusoidal."
+        )
+
+
+ARCHITECTURES |= {
+    "decoder-only": Architecture(
+        "one stack for both sides, a language model",
+        needs=_decoder_only,
+        module=f"{_CODE}.decoder_only",
+        has_heads=True,
+        reads=(
+            *NEURAL, *BLOCK,
+            "attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
+            "attention.groups", "attention.projections",
+            "positions.kind", "positions.join", "positions.base", "positions.max_length",
+        ),
+    ),
+    "rnn": Architecture(
+        "recurrent, without attention", module=f"{_CODE}.recurrent", reads=(*NEURAL, "cell")
+    ),
+    "rnn-attention": Architecture(
+        "recurrent, with attention",
+        needs=_bidirectional,
+        module=f"{_CODE}.recurrent",
+        reads=(*NEURAL, "cell", "attention.similarity", "attention_dropout"),
+    ),
+    "gnmt": Architecture(
+        "deep residual LSTMs with attention",
+        needs=_gnmt,
+        module=f"{_CODE}.recurrent",
+        reads=(*NEURAL, "attention.similarity", "attention_dropout"),
+    ),
+    "convs2s": Architecture(
+        "gated convolutions with attention",
+        needs=_convs2s,
+        module=f"{_CODE}.convolutional",
+        reads=(*NEURAL, "kernel_width", "positions.max_length"),
+    ),
+    "lexical": Architecture(
+        "IBM model 1, word by word",
+        needs=_lexical,
+        module=f"{_CODE}.lexical",
+        trainer=f"{_CODE}.lexical_training",
+    ),
+}  # fmt: skip
+OBJECTIVES["risk"] = Objective(
+    "minimum risk: fine-tune on the score of sampled translations",
+    needs=_risk,
+    module="dragoman.lab.minimum_risk",
+    copies=lambda training: 1 + training.risk_samples,
+)
+SIMILARITIES |= {
+    "dot": Variant("q·k", aliases=("luong", "dot-product"), module=_VARIANTS),
+    "mean-dot": Variant("q·k/K", module=_VARIANTS),
+    "cosine": Variant("the cosine, times a factor that each head learns", module=_VARIANTS),
+    "plain-cosine": Variant("the cosine itself", module=_VARIANTS),
+    "general": Variant("qᵀ W k", aliases=("luong-general", "bilinear"), module=_VARIANTS),
+    "qk-norm": Variant(
+        "q·k/√K of queries and keys that are normalized first",
+        aliases=("qknorm", "qk_norm"),
+        module=_VARIANTS,
+    ),
+    "additive": Variant(
+        "vᵀ tanh(W q + U k)", fused=False, aliases=("bahdanau", "mlp"), module=_VARIANTS
+    ),
+    "concat": Variant("vᵀ[q; k]", fused=False, module=_VARIANTS),
+}
+SPANS |= {
+    "hard": Variant("only the best key", fused=False, module=_VARIANTS),
+    "local": Variant(
+        "keys near the query's own position", aliases=("sliding-window",), module=_VARIANTS
+    ),
+}
+HEADS_LAYOUTS |= {
+    "narrow": Variant("each head gets a chunk of the input", module=_VARIANTS),
+    "wide": Variant(
+        "each head gets all of the input, as D features", needs=_projections, module=_VARIANTS
+    ),
+    "multi-query": Variant(
+        "heads share keys and values",
+        needs=_projections,
+        aliases=("mqa", "multi_query"),
+        module=_VARIANTS,
+    ),
+    "grouped": Variant(
+        "groups of heads share keys and values (GQA)",
+        needs=_groups,
+        aliases=("gqa", "grouped-query", "grouped_query"),
+        module=_VARIANTS,
+    ),
+}
+POSITIONS |= {
+    "index": Position("the number of the position", vector=True, needs=_index, module=_VARIANTS),
+    "sinusoidal-from-1": Position(
+        "sinusoidal, with exponents that start at 2/D instead of 0",
+        vector=True,
+        needs=even_width,
+        module=_VARIANTS,
+    ),
+}
+JOINS["concat"] = Variant("W [x; p]", needs=_concat, module=_VARIANTS)
