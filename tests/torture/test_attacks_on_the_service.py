@@ -478,7 +478,7 @@ def test_trailers_and_pipelined_requests_are_not_collected(service) -> None:
                 b"X-A: b\r\n" * 10_000 + b"\r\nGET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n"
             )
             said = heard(connection)
-            assert said.startswith(b"HTTP/1.1 415 ")
+            assert said.startswith(b"HTTP/1.1 400 ")  # no text to detect
             assert said.count(b"HTTP/1.1 ") == 2
         with connect(address) as connection:
             connection.sendall(b"GET /openapi.json HTTP/1.1\r\n\r\n" * 5000)
