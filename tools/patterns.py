@@ -82,6 +82,7 @@ class Growth(NamedTuple):
     attack: tuple[str, str, str]
 
 
+@functools.cache
 def patterns() -> list[Pattern]:
     """All of the package, in the order of its files."""
     found = []
