@@ -12,15 +12,20 @@ reads corpora/{tatoeba,extra,real,new,found,programs,flores} and leaves in corpo
 - general.XX-en: news, courses, textbooks, pages of organisations;
 - short.XX-en: menu entries, headings, greetings and single words, with their capitals;
 - programs.XX-en, menus.XX-en: messages and help of programs (programs.py), and their short lines;
+- life.XX-en, more.XX-en, ding.de-en, tales.XX-en: everyday text: shops, customer mail, household,
+  advice, a dictionary with its examples, stories of games;
 - train.XX-YY, general.XX-YY and so on: lines of two languages that translate one English line;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
-- first.toml to sixth.toml: pretraining/config.toml with these corpora, in all directions, once for
-  each stage of training. The second stage gives everyday sentences and encyclopaedia text more
-  weight, and adds what back.py made; the third adds general prose and short lines, and
-  back-translations of more text; the fourth has short lines between all languages, and more weight
-  on the little text that there is in French, Spanish and Portuguese alone; the fifth, with a deeper
-  encoder (grow.py), has less of Parliament and more of what was translated back; the sixth adds
-  the messages of programs.
+- first.toml to seventh-after.toml: pretraining/config.toml with these corpora, in all directions,
+  for each stage of training:
+  - second: more of everyday sentences and encyclopedia text, and what back.py made;
+  - third: general prose, short lines, and back-translations of more text;
+  - fourth: short lines between all languages, and more of the little text that there is in French,
+    Spanish and Portuguese alone;
+  - fifth, with a deeper encoder (grow.py): less of Parliament, more back-translations;
+  - sixth: the messages of programs;
+  - seventh, with a new vocabulary: everyday text and the pairs of behaviors.py; its second part,
+    seventh-after, adds back-translations.
 
 Europarl is used as it is: line n of all five files is one sentence, and each file is read once for
 its eight directions. No changed pair is made of a sentence that stands in a validation or test set;
