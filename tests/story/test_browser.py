@@ -252,7 +252,7 @@ def test_the_page_of_explain_computes_what_the_model_computes(
     open_page, trained, tmp_path, monkeypatch, bits
 ) -> None:
     """Sums, norms, weighted values and temperatures are computed by the page's script."""
-    monkeypatch.setattr(explaining, "MOST_BYTES", 0 if bits == 8 else 10**9)
+    monkeypatch.setattr(explaining, "MAX_BYTES", 0 if bits == 8 else 10**9)
     near = 0.03 if bits == 8 else 0.004  # of the largest number
     translator = dragoman.load(trained, device="cpu")
     explained = explain(translator, "eins zwei drei")

@@ -534,7 +534,7 @@ def test_an_idle_connection_is_closed(service) -> None:
 
 @pytest.mark.parametrize("keep", [b"keep-alive", b"close"])
 def test_who_does_not_take_an_answer_is_hung_up_on(service, monkeypatch, keep) -> None:
-    monkeypatch.setitem(pages._FILES, "large.bin", bytes(40 * 2**20))
+    monkeypatch.setitem(pages._files(), "large.bin", bytes(40 * 2**20))
     with running(service, QUICK) as address, connect(address) as connection:
         connection.sendall(b"GET /static/large.bin HTTP/1.1\r\nConnection: " + keep + b"\r\n\r\n")
         # the answer is no longer held
@@ -555,7 +555,7 @@ def test_who_does_not_take_the_last_bytes_of_an_answer_is_hung_up_on(
         return listener
 
     monkeypatch.setattr("tests.serving.listen", with_small_buffers)
-    monkeypatch.setitem(pages._FILES, "small.bin", bytes(60_000))
+    monkeypatch.setitem(pages._files(), "small.bin", bytes(60_000))
     with running(service, replace(QUICK, per_client=1)) as address, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.bind(("127.0.0.2", 0))

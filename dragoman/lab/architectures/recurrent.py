@@ -127,7 +127,7 @@ def _direction_weights(rnn: nn.LSTM | nn.GRU) -> tuple[list[Tensor], list[Tensor
 def _reversed_positions(real: Tensor) -> Tensor:
     """Return positions (B, S) that reverse each sentence and leave its padding in place.
 
-    >>> _turned(torch.tensor([[True, True, True, False]])).tolist()
+    >>> _reversed_positions(torch.tensor([[True, True, True, False]])).tolist()
     [[2, 1, 0, 3]]
     """
     places = torch.arange(real.shape[1], device=real.device)

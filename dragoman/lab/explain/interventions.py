@@ -161,7 +161,7 @@ def _move(model: "nn.Module", places: Mapping[int, int]) -> "torch.utils.hooks.R
 def swap_words(pieces: Sequence[str], ids: Sequence[int], words: tuple[int, int]) -> list[int]:
     """Swap two words of a source, given as ids.
 
-    >>> swapped(["▁a", "▁b", "c", "▁d"], [5, 6, 7, 8], (0, 1))
+    >>> swap_words(["▁a", "▁b", "c", "▁d"], [5, 6, 7, 8], (0, 1))
     [6, 7, 5, 8]
     """
     of_word = Axis.of(list(pieces)).words
