@@ -120,12 +120,12 @@ def machine() -> str:
 def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:
     """A preset's shape with random weights; the pieces are learned from the examples and filled
     up."""
-    config = make_config(preset, settings={"text.size": size})
+    config = make_config(preset, settings={"text.vocab_size": size})
     # few lines: the pieces are there to be counted, not to be read
     german, english = (
         list(islice(read_lines(str(EXAMPLES / f"tatoeba.{to}.gz")), 2000)) for to in ("de", "en")
     )
-    codec = Codec.learn(german, english, TextConfig(size=1000), Languages(("de",), ("en",)))
+    codec = Codec.learn(german, english, TextConfig(vocab_size=1000), Languages(("de",), ("en",)))
     missing = size - len(codec.source)
     pieces = Vocabulary((*codec.source.pieces, *(f"<{i}>" for i in range(missing))))
     codec.source_segmenter.vocabulary = pieces  # type: ignore[misc]
@@ -164,7 +164,7 @@ def dragoman_run(bundle: Bundle, decoding: DecodingConfig, parallel: bool, threa
     engine = OnnxEngine(bundle, threads)
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
-        task = Task(replace(decoding, beam=beam))
+        task = Task(replace(decoding, beam_size=beam))
         search = BeamSearch()
         batches = cut(sources, batch, parallel)
         in_order = batch == 1 or not parallel
@@ -347,7 +347,7 @@ def presets(given: argparse.Namespace) -> None:
         bundle = random_bundle(preset)
         model = bundle.config.model
         run = dragoman_run(to_onnx(bundle, int8=True), FIXED, True)
-        systems[f"`{preset}`, {model.encoder_layers}+{model.decoder_layers}"] = run, CELLS
+        systems[f"`{preset}`, {model.num_encoder_layers}+{model.num_decoder_layers}"] = run, CELLS
         sources = sources or random_sources(bundle)
     shown = measure_cells(systems, sources, [next(iter(systems))], given)
     table("int8, random weights, target tokens/s", [name for name, *_ in CELLS], shown)
@@ -363,7 +363,7 @@ def _dragoman(model: str, processes: int = 0) -> Callable[[list[str], int], list
     to = _target(translator.codec)
 
     def translate(lines: list[str], beam: int) -> list[str]:
-        decoding = replace(translator.config.decoding, beam=beam)
+        decoding = replace(translator.config.decoding, beam_size=beam)
         request = Request(to=to, source_language="de", decoding=decoding)
         return [*translator.stream(lines, request, processes=processes)]
 

@@ -97,9 +97,9 @@ def measure(architecture: str, width: int, words: float, args: argparse.Namespac
     device = torch.device(args.device)
     pieces = Vocabulary(("<pad>", "<unk>", "<s>", "</s>", *(f"w{i}" for i in range(4, _WORDS))))
     settings = {
-        "model.architecture": architecture, "model.width": width, "model.heads": width // 64,
-        "model.encoder_layers": 3, "model.decoder_layers": 3, "model.dropout": args.dropout,
-        "model.feed_forward_width": 4 * width, "model.norm": "pre",
+        "model.architecture": architecture, "model.d_model": width, "model.num_heads": width // 64,
+        "model.num_encoder_layers": 3, "model.num_decoder_layers": 3, "model.dropout": args.dropout,
+        "model.d_ff": 4 * width, "model.norm_position": "pre",
         "training.batch_tokens": args.tokens,
     }  # fmt: skip
     config = make_config("tiny", settings=settings)

@@ -24,10 +24,10 @@ OUTPUTS = ("attention.project.to_out.", "feed_forward.outer.")
 
 def main(model: Path, out: Path, layers: int) -> None:
     bundle = read_bundle(model)
-    if bundle.config.model.norm != "pre":
+    if bundle.config.model.norm_position != "pre":
         raise SystemExit(f"{model} has its norms after the parts: a new layer would change it.")
-    origins = spread_out(bundle.config.model.encoder_layers, layers)
-    config = with_settings(bundle.config, {"model.encoder_layers": layers})
+    origins = spread_out(bundle.config.model.num_encoder_layers, layers)
+    config = with_settings(bundle.config, {"model.num_encoder_layers": layers})
     weights = grown(bundle.float_weights(), origins)
     write_bundle(
         out, replace(bundle, config=config, weights=weights, adapter=None, ranges={}, engine="auto")

@@ -35,7 +35,7 @@ from dragoman.bundle.gate import Gate
 from dragoman.bundle.int8 import SCALES, dequantise, misfit
 from dragoman.bundle.low_rank import adapted, factors
 from dragoman.bundle.plain_weights import check_plain_weights, plain_weights
-from dragoman.config import Config, beyond_plain, from_saved, write_toml
+from dragoman.config import Config, beyond_plain, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
 from dragoman.storage.ahead import PRETRAINED as PRETRAINED
 from dragoman.storage.ahead import WEIGHTS, Content, read_before
@@ -225,7 +225,7 @@ def read_bundle(folder: str | Path) -> Bundle:
             if name != WEIGHTS
         }
         config = _config(files[_CONFIG])
-        codec = Codec.from_files(files, config.text.vocabulary)
+        codec = Codec.from_files(files, config.text.tokenizer)
         weights = read_weights(
             _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
         )
@@ -368,7 +368,7 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
 
 def _config(raw: bytes) -> Config:
     try:
-        return from_saved(parsed_toml(raw))
+        return from_tree(parsed_toml(raw))
     except ValueError as error:
         raise BundleError(f"{_CONFIG} cannot be read ({error}).") from None
 

@@ -23,7 +23,7 @@ def plain_weights(
 
     `source` and `target` are sizes of vocabularies, `shared` if they are one.
     """
-    width, tied = config.width, config.tied
+    width, tied = config.d_model, config.share_embeddings
     if tied == "auto":
         tied = "all" if shared else "target"
     yield "source_embedding.words.weight", (source, width)
@@ -37,19 +37,23 @@ def plain_weights(
         for side in ("source", "target"):
             yield f"{side}_embedding.positions.table", (config.positions.max_length, width)
     for side, layers, attentions in (
-        ("encoder", config.encoder_layers, ["attention"]),
-        ("decoder", config.decoder_layers, ["attention", "cross"]),
+        ("encoder", config.num_encoder_layers, ["attention"]),
+        ("decoder", config.num_decoder_layers, ["attention", "cross"]),
     ):
         for number in range(layers):
             yield from _layer(config, f"{side}.{number}", attentions)
-        if config.norm == "pre":
+        if config.norm_position == "pre":
             yield from _affine(f"{side}_norm", (width,))
 
 
 def _layer(config: ModelConfig, name: str, attentions: list[str]) -> Iterator[tuple[str, Shape]]:
-    width, inner = config.width, config.feed_forward_width
+    width, inner = config.d_model, config.d_ff
     for attention in attentions:
-        if attention == "attention" and "cross" in attentions and config.decoder_sublayer == "ssru":
+        if (
+            attention == "attention"
+            and "cross" in attentions
+            and config.decoder_self_attention == "ssru"
+        ):
             yield f"{name}.recurrence.value.weight", (width, width)
             yield from _affine(f"{name}.recurrence.forget", (width, width))
             continue

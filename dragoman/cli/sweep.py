@@ -58,7 +58,9 @@ def command(
     for one in try_ or []:
         name, equals, values = one.partition("=")
         if not equals or not values:
-            raise ConfigError(f"--try {one}: say a setting and its values, as model.norm=pre,post.")
+            raise ConfigError(
+                f"--try {one}: say a setting and its values, as model.norm_position=pre,post."
+            )
         tried[name] = [value.strip() for value in values.split(",") if value.strip()]
     shown = sweep(
         out, base, tried, Given((source, target), valid), flops=flops, halving=halving,

@@ -40,7 +40,7 @@ from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.metrics import score
 from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
-from dragoman.training.optimiser import Muon, make_optimiser
+from dragoman.training.optimizer import Muon, make_optimizer
 from dragoman.training.run import train
 
 _JOBS_ON_GPU, _MOST_JOBS = 6, 8
@@ -126,7 +126,7 @@ class Study:
         config = self.config(system)
         how = json.dumps([to_tree(config.text), config.data.max_length], sort_keys=True)
         text = config.text
-        name = f"{system.corpus}.{text.vocabulary}.{text.size}.{zlib.crc32(how.encode()):08x}"
+        name = f"{system.corpus}.{text.tokenizer}.{text.vocab_size}.{zlib.crc32(how.encode()):08x}"
         return self.folder / "data" / name
 
 
@@ -238,13 +238,13 @@ def _steps_in_epoch(config: Config, data: Prepared) -> int:
 
 
 def _flops_per_step(config: Config, data: Prepared) -> float:
-    """The mean over an epoch, with what the optimiser computes beside the gradient."""
+    """The mean over an epoch, with what the optimizer computes beside the gradient."""
     store, codec = data.train, data.codec
     model = build_model(config.model, codec.source, codec.target, codec.shared)
     sources = store.source_lengths.astype(float)
     targets = store.target_lengths + 1.0
-    optimiser = make_optimiser(model, config.training, torch.device("cpu"))
-    more = optimiser.flops if isinstance(optimiser, Muon) else 0.0
+    optimizer = make_optimizer(model, config.training, torch.device("cpu"))
+    more = optimizer.flops if isinstance(optimizer, Muon) else 0.0
     return 6.0 * model.multiplications(sources, targets) / _steps_in_epoch(config, data) + more
 
 

@@ -2,7 +2,7 @@
 
 They are refused, with the reason, before anything is computed.
 
-Settings come by dotted name: `given["model.width"]`.
+Settings come by dotted name: `given["model.d_model"]`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,21 +12,21 @@ from dragoman.config.variants import POSITIONS, TABLES
 
 _BLOCK = (
     "activation",
-    "norm",
-    "norm_kind",
+    "norm_position",
+    "norm_type",
     "attention_dropout",
     "activation_dropout",
     "residual",
     "feed_forward",
     "experts",
 )
-_NEURAL = ("dropout", "output_bias", "tied")
+_NEURAL = ("dropout", "output_bias", "share_embeddings")
 READ = {
     "transformer": (*_NEURAL, *_BLOCK, "attention", "positions", "decoder_attention",
-        "decoder_sublayer",),
+        "decoder_self_attention",),
     "decoder-only": (
         *_NEURAL, *_BLOCK,
-        "attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
+        "attention.similarity", "attention.pattern", "attention.window", "attention.heads_layout",
         "attention.groups", "attention.projections",
         "positions.kind", "positions.join", "positions.base", "positions.max_length",
     ),
@@ -40,15 +40,15 @@ READ = {
 a preset gives them for every architecture, and one that has no heads leaves their number alone."""
 SIZES = (
     "architecture",
-    "width",
-    "heads",
-    "feed_forward_width",
-    "encoder_layers",
-    "decoder_layers",
+    "d_model",
+    "num_heads",
+    "d_ff",
+    "num_encoder_layers",
+    "num_decoder_layers",
 )
 _WITH_HEADS = ("transformer", "decoder-only")
 # presets set these for every architecture, and older runs have kept them so
-_OF_PRESETS = ("norm", "dropout")
+_OF_PRESETS = ("norm_position", "dropout")
 
 
 def misfits(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
@@ -57,8 +57,8 @@ def misfits(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator
     yield from _sizes(settings)
     yield from _variants(settings)
     yield from _text(settings)
-    yield from _optimiser(settings, default)
-    yield from _risk(settings) if settings["training.objective"] == "risk" else ()
+    yield from _optimizer(settings, default)
+    yield from _mrt(settings) if settings["training.objective"] == "mrt" else ()
 
 
 def _not_of_this_architecture(
@@ -83,19 +83,20 @@ def _within(name: str, names: Iterable[str]) -> bool:
 
 
 def _two_way(settings: Mapping[str, Any]) -> Iterator[str]:
-    if settings["model.width"] % 2:
+    if settings["model.d_model"] % 2:
         yield (
-            f"model.width={settings['model.width']} is odd: the encoder needs half of it for each "
+            f"model.d_model={settings['model.d_model']} is odd: the encoder needs half of it for "
+            "each "
             "direction."
         )
 
 
 def _gnmt(settings: Mapping[str, Any]) -> Iterator[str]:
     yield from _two_way(settings)
-    if settings["model.decoder_layers"] < 2:
+    if settings["model.num_decoder_layers"] < 2:
         yield (
             "gnmt passes its attention to the layers above the first: set "
-            "model.decoder_layers=2 or more."
+            "model.num_decoder_layers=2 or more."
         )
 
 
@@ -108,10 +109,10 @@ def _convs2s(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sizes(settings: Mapping[str, Any]) -> Iterator[str]:
-    width, heads = settings["model.width"], settings["model.heads"]
+    width, heads = settings["model.d_model"], settings["model.num_heads"]
     if settings["model.architecture"] in _WITH_HEADS and width % heads:
         yield (
-            f"model.width={width} is not a multiple of model.heads={heads}: each head gets "
+            f"model.d_model={width} is not a multiple of model.num_heads={heads}: each head gets "
             "width/heads features."
         )
 
@@ -132,42 +133,44 @@ def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text(settings: Mapping[str, Any]) -> Iterator[str]:
-    if settings["model.tied"] == "all" and not settings["text.shared"]:
+    if settings["model.share_embeddings"] == "all" and not settings["text.shared"]:
         yield (
-            "model.tied=all needs one vocabulary for both languages: set text.shared=true or "
-            "model.tied=target."
+            "model.share_embeddings=all needs one vocabulary for both languages: set "
+            "text.shared=true or "
+            "model.share_embeddings=target."
         )
-    if settings["text.dropout"] and settings["text.vocabulary"] != "bpe":
+    if settings["text.bpe_dropout"] and settings["text.tokenizer"] != "bpe":
         yield (
-            f"text.dropout={settings['text.dropout']} skips merges of byte-pair encoding, and "
-            f"text.vocabulary={settings['text.vocabulary']} has none: set text.dropout=0."
+            f"text.bpe_dropout={settings['text.bpe_dropout']} skips merges of byte-pair encoding, "
+            "and "
+            f"text.tokenizer={settings['text.tokenizer']} has none: set text.bpe_dropout=0."
         )
 
 
-def _optimiser(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
-    if settings["training.optimiser"] == "muon" and settings["training.sharded"]:
+def _optimizer(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+    if settings["training.optimizer"] == "muon" and settings["training.sharded"]:
         yield (
-            "training.optimiser=muon needs whole matrices: set training.sharded=false or "
-            "training.optimiser=adam."
+            "training.optimizer=muon needs whole matrices: set training.sharded=false or "
+            "training.optimizer=adam."
         )
     if (
-        settings["training.optimiser"] != "muon"
+        settings["training.optimizer"] != "muon"
         and settings["training.momentum"] != default["training.momentum"]
     ):
-        yield "training.momentum is Muon's: set training.optimiser=muon."
+        yield "training.momentum is Muon's: set training.optimizer=muon."
 
 
-def _risk(settings: Mapping[str, Any]) -> Iterator[str]:
+def _mrt(settings: Mapping[str, Any]) -> Iterator[str]:
     if not settings["training.init"]:
-        yield "training.objective=risk fine-tunes a trained model: name one with --init."
+        yield "training.objective=mrt fine-tunes a trained model: name one with --init."
     if settings["model.architecture"] == "lexical":
-        yield "training.objective=risk needs a gradient, but model.architecture=lexical has none."
+        yield "training.objective=mrt needs a gradient, but model.architecture=lexical has none."
     if settings["training.sharded"]:
-        yield "training.objective=risk draws with the whole model: set training.sharded=false."
-    if settings["training.consistency"]:
+        yield "training.objective=mrt draws with the whole model: set training.sharded=false."
+    if settings["training.r_drop_alpha"]:
         yield (
-            f"training.consistency={settings['training.consistency']} belongs to "
-            "training.objective=likelihood: set training.consistency=0."
+            f"training.r_drop_alpha={settings['training.r_drop_alpha']} belongs to "
+            "training.objective=likelihood: set training.r_drop_alpha=0."
         )
 
 

@@ -2,7 +2,7 @@
 
 They are built from nested tables, checked, and written as TOML.
 
-Nothing here knows which settings there are; `config.py` says that.
+This module does not know which settings exist; `schema.py` defines them.
 """
 
 import dataclasses
@@ -30,11 +30,7 @@ _hints = cache(typing.get_type_hints)
 def setting(default: Any, doc: str, **rules: Any) -> Any:
     """A field with its documentation and rules.
 
-    Rules are `choices`, `at_least`, `at_most`, `below`, `key` (its name in TOML), and `renamed`
-    (values of earlier versions, each with its name of today).
-
-    `aliases` are names that other systems give it, `choice_aliases` those that they give to its
-    values. Neither is accepted: the error leads from them to ours.
+    Rules are `choices`, `at_least`, `at_most`, `below` and `key` (its name in TOML).
     """
     return field(default=default, metadata={"doc": doc, **rules})
 
@@ -61,21 +57,6 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
             for key, f in present.items()
         }
     )
-
-
-def with_new_names(kind: type, tree: Any) -> Any:
-    """A table that an earlier version wrote, its values by their names of today."""
-    if not isinstance(tree, Mapping):
-        return tree
-    renewed = dict(tree)
-    hints = _hints(kind)
-    for f in fields(kind):
-        value = renewed.get(_key(f))
-        if is_dataclass(hints[f.name]):
-            renewed[_key(f)] = with_new_names(hints[f.name], value)
-        elif isinstance(value, str):
-            renewed[_key(f)] = f.metadata.get("renamed", {}).get(value, value)
-    return {key: value for key, value in renewed.items() if key in tree}
 
 
 def to_tree(value: Any) -> Any:
@@ -169,8 +150,8 @@ def put(tree: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def put_all(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Set dotted names, tables of them, or a mix of both: `{"model.norm": ...}` and
-    `{"model": {"norm": ...}}` are the same."""
+    """Set dotted names, tables of them, or a mix of both: `{"model.norm_position": ...}` and
+    `{"model": {"norm_position": ...}}` are the same."""
     for name, value in leaves(settings):
         put(tree, name, value)
 
@@ -204,46 +185,12 @@ def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) 
 
     `model.warmup` means `training.warmup_steps`.
     """
-    if key in (aliases := aliases_of(root)):
-        return f" (did you mean {aliases[key]}?)"
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
     if near:
         return f" (did you mean {path}{near[0]}?)"
     everywhere = {name.rsplit(".", 1)[-1]: name for name, _, _ in describe(root)}
     near = difflib.get_close_matches(key, list(everywhere), n=1, cutoff=0.6)
     return f" (did you mean {everywhere[near[0]]}?)" if near else ""
-
-
-def aliases_of(kind: type, path: str = "") -> dict[str, str]:
-    """What other systems call a setting or one of its values, and the same in our words."""
-    aliases: dict[str, str] = {}
-    for f in fields(kind):
-        name = f"{path}{_key(f)}"
-        hint = _hints(kind)[f.name]
-        if is_dataclass(hint):
-            aliases |= aliases_of(typing.cast(type, hint), f"{name}.")
-        aliases |= {alias: f"{name}={choice}" for alias, choice in _choice_aliases(f).items()}
-        aliases |= dict.fromkeys(f.metadata.get("aliases", ()), name)
-    return aliases
-
-
-def _choice_aliases(f: "dataclasses.Field[Any]") -> dict[str, str]:
-    choices = f.metadata.get("choices", ())
-    aliases: dict[str, str] = dict(f.metadata.get("choice_aliases", {}))
-    if isinstance(choices, Mapping):
-        for choice, variant in choices.items():
-            aliases |= dict.fromkeys(variant.aliases, choice)
-    return aliases
-
-
-def _near_choice(value: Any, f: "dataclasses.Field[Any]", root: type) -> str:
-    """A hint at the value that was perhaps meant, of this setting or of another one."""
-    here, everywhere = _choice_aliases(f), aliases_of(root)
-    if value in here:
-        return f" (did you mean {here[value]}?)"
-    if value in everywhere:
-        return f" (did you mean {everywhere[value]}?)"
-    return near_miss(value, f.metadata["choices"])
 
 
 def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: type) -> Any:
@@ -263,14 +210,12 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     if type(value) is not hint:
         raise ConfigError(f"{path} is {value!r}: expected {_type_name(hint)}.")
     rules = f.metadata
-    if value in rules.get("renamed", ()):
-        raise ConfigError(f"{path}={value} is called {rules['renamed'][value]} now.")
     if "choices" in rules and value not in rules["choices"]:
         import_plugins()
     if "choices" in rules and value not in rules["choices"]:
         choices = rules["choices"]
         raise ConfigError(
-            f"{path} is {value!r}{_near_choice(value, f, root)}; it can be {', '.join(choices)}."
+            f"{path} is {value!r}{near_miss(value, choices)}; it can be {', '.join(choices)}."
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{path} is {value}: expected a finite number.")

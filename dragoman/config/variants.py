@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Given = Mapping[str, Any]
-"""Settings by dotted name: given["model.width"]."""
+"""Settings by dotted name: given["model.d_model"]."""
 
 
 def _nothing(settings: Given) -> Iterator[str]:
@@ -26,14 +26,12 @@ class Variant:
     `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
     and Hugging Face know. `in_graphs`: our ONNX graphs know it, though the others do not. `fused`:
     torch's attention kernel can compute it. `needs`: why the given settings do not go with it.
-    `aliases`: what others call it, for the hint in an error.
     """
 
     help: str
     plain: bool = False
     in_graphs: bool = False
     fused: bool = True
-    aliases: tuple[str, ...] = ()
     needs: Callable[[Given], Iterator[str]] = _nothing
 
 
@@ -62,9 +60,9 @@ def _index(settings: Given) -> Iterator[str]:
 
 
 def _even_width(settings: Given) -> Iterator[str]:
-    width = settings["model.width"]
+    width = settings["model.d_model"]
     if width % 2:
-        yield f"model.width={width} is odd: sinusoidal positions come in pairs of sine and cosine."
+        yield f"model.d_model={width} is odd: sinusoidal positions are pairs of sine and cosine."
 
 
 def _reaches(settings: Given) -> Iterator[str]:
@@ -82,21 +80,22 @@ def _reaches(settings: Given) -> Iterator[str]:
 
 
 def _even_features(settings: Given) -> Iterator[str]:
-    width, heads = settings["model.width"], settings["model.heads"]
+    width, heads = settings["model.d_model"], settings["model.num_heads"]
     features = width if settings["model.attention.heads_layout"] == "wide" else width // heads
     if features % 2:
         yield (
             f"rotary positions rotate pairs of features, but a head has {features}: change "
-            "model.width or model.heads."
+            "model.d_model or model.num_heads."
         )
 
 
 def _as_many_layers(settings: Given) -> Iterator[str]:
-    encoder, decoder = settings["model.encoder_layers"], settings["model.decoder_layers"]
+    encoder, decoder = settings["model.num_encoder_layers"], settings["model.num_decoder_layers"]
     if encoder != decoder:
         yield (
-            f"model.attention.memory=same-layer pairs the layers, but there are {encoder} in the "
-            f"encoder and {decoder} in the decoder: set model.encoder_layers={decoder}."
+            "model.attention.cross_attention_layer=same-layer pairs the layers, but there are "
+            f"{encoder} in the "
+            f"encoder and {decoder} in the decoder: set model.num_encoder_layers={decoder}."
         )
 
 
@@ -104,7 +103,7 @@ def _recurrent(settings: Given) -> Iterator[str]:
     if not settings["model.decoder_attention"]:
         yield (
             "model.decoder_attention=false is about attention, which "
-            "model.decoder_sublayer=ssru has not: leave it at true."
+            "model.decoder_self_attention=ssru has not: leave it at true."
         )
 
 
@@ -122,10 +121,11 @@ _ONE_SET_OF_KEYS = ("additive", "concat")  # each head makes keys of its own
 
 def _groups(given: Given) -> Iterator[str]:
     yield from _projections(given)
-    heads, groups = given["model.heads"], given["model.attention.groups"]
+    heads, groups = given["model.num_heads"], given["model.attention.groups"]
     if heads % groups:
         yield (
-            f"model.attention.groups={groups} does not divide model.heads={heads}: change one of "
+            f"model.attention.groups={groups} does not divide model.num_heads={heads}: change one "
+            "of "
             "them."
         )
     similarity = given["model.attention.similarity"]
@@ -137,34 +137,29 @@ def _groups(given: Given) -> Iterator[str]:
 
 
 SIMILARITIES = {
-    "dot": Variant("q·k", aliases=("luong", "dot-product")),
-    "scaled-dot": Variant("q·k/√K", plain=True, aliases=("scaled-dot-product", "sdpa")),
+    "dot": Variant("q·k"),
+    "scaled-dot": Variant("q·k/√K", plain=True),
     "mean-dot": Variant("q·k/K"),
     "cosine": Variant("the cosine, times a factor that each head learns"),
     "plain-cosine": Variant("the cosine itself"),
-    "general": Variant("qᵀ W k", aliases=("luong-general", "bilinear")),
-    "qk-norm": Variant(
-        "q·k/√K of queries and keys that are normalised first", aliases=("qknorm", "qk_norm")
-    ),
-    "additive": Variant("vᵀ tanh(W q + U k)", fused=False, aliases=("bahdanau", "mlp")),
+    "general": Variant("qᵀ W k"),
+    "qk-norm": Variant("q·k/√K of queries and keys that are normalised first"),
+    "additive": Variant("vᵀ tanh(W q + U k)", fused=False),
     "concat": Variant("vᵀ[q; k]", fused=False),
 }
 SPANS = {
-    "soft": Variant("all keys", plain=True, aliases=("global", "full")),
+    "soft": Variant("all keys", plain=True),
     "hard": Variant("only the best key", fused=False),
-    "local": Variant("keys near the query's own position", aliases=("sliding-window",)),
+    "local": Variant("keys near the query's own position"),
 }
 HEADS_LAYOUTS = {
     "paper": Variant("each head gets all of the input, as D/H features", plain=True),
     "narrow": Variant("each head gets a chunk of the input"),
     "wide": Variant("each head gets all of the input, as D features", needs=_projections),
-    "multi-query": Variant(
-        "heads share keys and values", needs=_projections, aliases=("mqa", "multi_query")
-    ),
+    "multi-query": Variant("heads share keys and values", needs=_projections),
     "grouped": Variant(
         "groups of heads share keys and values (GQA)",
         needs=_groups,
-        aliases=("gqa", "grouped-query", "grouped_query"),
     ),
 }
 MEMORIES = {
@@ -174,12 +169,11 @@ MEMORIES = {
     ),
 }
 DECODER_SUBLAYERS = {
-    "attention": Variant("attention to the words so far", plain=True, aliases=("self-attention",)),
+    "attention": Variant("attention to the words so far", plain=True),
     "ssru": Variant(
         "a recurrence that keeps one vector instead of them all (SSRU): fast on a CPU",
         in_graphs=True,
         needs=_recurrent,
-        aliases=("rnn", "sru"),
     ),
 }
 POSITIONS = {
@@ -190,7 +184,6 @@ POSITIONS = {
         plain=True,
         vector=True,
         needs=_even_width,
-        aliases=("sin", "sine", "sincos", "fixed"),
     ),
     "sinusoidal-from-1": Position(
         "the same with exponents that begin at 2/D instead of 0, as one note has it",
@@ -202,19 +195,16 @@ POSITIONS = {
         plain=True,
         vector=True,
         needs=_reaches,
-        aliases=("trained", "absolute", "embedding"),
     ),
     "rotary": Position(
         "queries and keys are rotated (RoPE)",
         in_attention=True,
         needs=_even_features,
-        aliases=("rope", "RoPE"),
     ),
     "relative": Position(
         "a learned number for each distance",
         in_attention=True,
         fused=False,
-        aliases=("t5", "bias", "shaw"),
     ),
     "alibi": Position(
         "scores fall with the distance, with a slope per head", in_attention=True, fused=False
@@ -222,10 +212,10 @@ POSITIONS = {
 }
 TABLES: dict[str, Mapping[str, Variant]] = {
     "model.attention.similarity": SIMILARITIES,
-    "model.attention.span": SPANS,
+    "model.attention.pattern": SPANS,
     "model.attention.heads_layout": HEADS_LAYOUTS,
-    "model.attention.memory": MEMORIES,
-    "model.decoder_sublayer": DECODER_SUBLAYERS,
+    "model.attention.cross_attention_layer": MEMORIES,
+    "model.decoder_self_attention": DECODER_SUBLAYERS,
     "model.positions.kind": POSITIONS,
 }
 """The settings whose choices these are."""

@@ -274,8 +274,8 @@ def _read_folder(
                 f"{len(embeddings)} embeddings."
             )
     stored.refuse_the_rest()
-    settings["decoding.length_penalty"], settings["decoding.alpha"] = "power", 1.0
-    config = make_config("base", settings={"text.vocabulary": "marian", **settings})
+    settings["decoding.length_penalty"], settings["decoding.length_penalty_alpha"] = "power", 1.0
+    config = make_config("base", settings={"text.tokenizer": "marian", **settings})
     codec = Codec.of_another_system(_spm(theirs, spm), pieces, framing, languages)
     return theirs.converted("CTranslate2", config, codec, weights)
 
@@ -370,12 +370,12 @@ def _weights(stored: Variables, zero_start: bool) -> tuple[dict[str, Any], dict[
     width = words["source_embedding.words.weight"].shape[1]
     positions, order = _positions(stored, width)
     settings |= {
-        "model.width": width,
-        "model.heads": _same(stored, "num_heads", 8),
-        "model.norm": "pre" if _same(stored, "pre_norm", 1) else "post",
+        "model.d_model": width,
+        "model.num_heads": _same(stored, "num_heads", 8),
+        "model.norm_position": "pre" if _same(stored, "pre_norm", 1) else "post",
         "model.activation": _activation(stored),
-        "model.encoder_layers": _layers(stored, "encoder"),
-        "model.decoder_layers": _layers(stored, "decoder"),
+        "model.num_encoder_layers": _layers(stored, "encoder"),
+        "model.num_decoder_layers": _layers(stored, "decoder"),
         "model.positions.kind": "learned" if positions else "sinusoidal",
     }
     if positions:
@@ -394,7 +394,7 @@ def _weights(stored: Variables, zero_start: bool) -> tuple[dict[str, Any], dict[
         ("encoder", (("self_attention", "attention"),)),
         ("decoder", (("self_attention", "attention"), ("attention", "cross"))),
     ):
-        if settings["model.norm"] == "pre":
+        if settings["model.norm_position"] == "pre":
             _norm(weights, stored, f"{side}/layer_norm", f"{side}_norm", order)
         for number in range(int(settings[f"model.{side}_layers"])):
             theirs, ours = f"{side}/layer_{number}", f"{side}.{number}"
@@ -409,7 +409,7 @@ def _weights(stored: Variables, zero_start: bool) -> tuple[dict[str, Any], dict[
             norm = f"{ours}.around_feed_forward.norm"
             _norm(weights, stored, f"{theirs}/ffn/layer_norm", norm, order)
     first = weights.get("encoder.0.feed_forward.inner.weight")
-    settings["model.feed_forward_width"] = len(first) if first is not None else 0
+    settings["model.d_ff"] = len(first) if first is not None else 0
     return settings, {name: np.ascontiguousarray(array) for name, array in weights.items()}
 
 
@@ -440,7 +440,7 @@ def _words(stored: Variables, zero_start: bool) -> tuple[dict[str, np.ndarray], 
     if zero_start:  # a piece of its own stands for the zeros
         for name, array in weights.items():
             weights[name] = np.concatenate([array, np.zeros_like(array[:1])])
-    return weights, {"model.tied": tied, "model.output_bias": stored.has(bias)}
+    return weights, {"model.share_embeddings": tied, "model.output_bias": stored.has(bias)}
 
 
 def _scale(stored: Variables, side: str, width: int) -> float:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.config import Config, Corpus, TextConfig, flatten, from_saved, write_toml
+from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
 from dragoman.config.settings import read_toml
 from dragoman.data.encoding import (
     Lines,
@@ -172,7 +172,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
             codec = _learn(corpora, text, in_training, config.text, languages, workers)
         for name, raw in codec.to_files().items():
             (aside / name).write_bytes(raw)
-        _encode(text, codec, config.text.vocabulary, aside, workers)
+        _encode(text, codec, config.text.tokenizer, aside, workers)
     kept_out, too_long, longest = _pair(
         corpora, text, looks, held_out, codec, config.data.max_length
     )
@@ -258,7 +258,7 @@ def prepared_settings(folder: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{folder} contains no prepared data: run dragoman prepare --out {folder}."
         )
-    settings = flatten(from_saved(read_toml(folder / _SETTINGS)))
+    settings = flatten(from_tree(read_toml(folder / _SETTINGS)))
     return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
 
 
@@ -267,7 +267,7 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
     try:
         facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        codec = Codec.from_files(files, config.text.vocabulary)
+        codec = Codec.from_files(files, config.text.tokenizer)
         train = Store(folder / "train")
     except (OSError, ValueError, BundleError, RecursionError) as error:
         raise RunError(
@@ -493,7 +493,7 @@ def _learn(
     def count(sides: dict[int, str], sentences: int) -> Counter[str]:
         words = Counter[str]()
         for some in workers.map(
-            count_in, _sampled(text, sides, in_training, sentences, settings.normalisation)
+            count_in, _sampled(text, sides, in_training, sentences, settings.normalization)
         ):
             words.update(some)
         return words

@@ -338,7 +338,7 @@ class Translator:
             changes["source_language"] = changes.pop("source")
         if "beam" in changes:
             changes["decoding"] = replace(
-                self.pipeline.proposer.settings(request), beam=changes.pop("beam")
+                self.pipeline.proposer.settings(request), beam_size=changes.pop("beam")
             )
         return replace(request, **changes)
 
@@ -379,7 +379,7 @@ class Translator:
             )
         if request.glossary.terms and (request.sampling or request.prefix or request.observer):
             raise ConfigError("a glossary goes with a search, not with sampling or a prefix.")
-        beam = self.pipeline.proposer.settings(request).beam
+        beam = self.pipeline.proposer.settings(request).beam_size
         for name, number in (("nbest", request.nbest), ("beam", beam)):
             if not 1 <= number <= MOST_HYPOTHESES:
                 raise ConfigError(f"{name} is {number}: it must be from 1 to {MOST_HYPOTHESES}.")

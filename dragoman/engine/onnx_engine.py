@@ -165,9 +165,9 @@ class OnnxEngine(Engine):
         self._shortlist = bundle.shortlist
         self._one_lists: dict[frozenset[int], OneList] = {}
         self._tags = frozenset(bundle.codec.source.never)  # and other pieces that are in no text
-        layers = range(self._config.decoder_layers)
+        layers = range(self._config.num_decoder_layers)
         self._memory = [f"{name}_{i}" for i in layers for name in "kv"]
-        self._recurrent = self._config.decoder_sublayer == "ssru"
+        self._recurrent = self._config.decoder_self_attention == "ssru"
         self._caches = [f"c_{i}" for i in layers] if self._recurrent else self._memory
 
     @cached_property
@@ -222,8 +222,8 @@ class OnnxEngine(Engine):
         longest = max(map(len, sources))
         # Our own operators see no padding.
         padded = longest if self._native else in_lanes(longest, lanes())
-        heads = self._config.heads
-        features = self._config.width // heads
+        heads = self._config.num_heads
+        features = self._config.d_model // heads
         by_token = padded, features
         one_operator = self._greedy or self._native
         shapes = {"k": by_token if one_operator else (features, padded), "v": by_token}
@@ -240,7 +240,7 @@ class OnnxEngine(Engine):
             mask[first:last] = self._encode(sources[first:last], padded, parts)
             first = last
         if self._recurrent:
-            grid = Grid.of_cells(len(sources), len(self._caches), self._config.width)
+            grid = Grid.of_cells(len(sources), len(self._caches), self._config.d_model)
         else:
             grid = Grid.first(len(sources), len(self._caches), heads, features)
         return self._bound(grid, memory, mask, longest, lists)
@@ -399,8 +399,8 @@ class OnnxEngine(Engine):
     ) -> State:
         """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at
         once."""
-        width = self._config.width
-        heads = self._config.heads
+        width = self._config.d_model
+        heads = self._config.num_heads
         rows = len(grid.writers)
         feeds: dict[str, np.ndarray] = {
             "tokens": np.zeros(rows, dtype=np.int64),
@@ -585,7 +585,9 @@ class Positions:
 
     def __init__(self, config: ModelConfig, learned: np.ndarray | None):
         self._config, self._learned = config, learned
-        self._table = np.zeros((0, config.width), dtype=np.float32) if learned is None else learned
+        self._table = (
+            np.zeros((0, config.d_model), dtype=np.float32) if learned is None else learned
+        )
 
     def __call__(self, position: int) -> np.ndarray:
         """The vector of one. (D,)"""
@@ -598,7 +600,7 @@ class Positions:
         table = self._table
         if self._learned is None and count > len(table):
             table = self._table = sinusoids(
-                max(256, 2 * count), self._config.width, self._config.positions.base
+                max(256, 2 * count), self._config.d_model, self._config.positions.base
             )
         return table[:count]
 

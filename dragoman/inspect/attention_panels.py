@@ -170,7 +170,7 @@ def weights(config: ModelConfig) -> Panel:
     title = "Scores become weights, weights gather values"
     if why := no_attention(config):
         return Panel("weights", title, "", "", left_out=why)
-    hard = config.attention.span == "hard" and config.architecture != "convs2s"
+    hard = config.attention.pattern == "hard" and config.architecture != "convs2s"
     code = [(plain_attention, "weights ="), (plain_attention, "y = ")]
     return Panel(
         "weights",
@@ -196,7 +196,7 @@ def heads(config: ModelConfig) -> Panel:
     title = "The heads are joined"
     if why := no_attention(config):
         return Panel("heads", title, "", "", left_out=why)
-    if config.architecture in ("rnn-attention", "gnmt", "convs2s") or config.heads == 1:
+    if config.architecture in ("rnn-attention", "gnmt", "convs2s") or config.num_heads == 1:
         return Panel(
             "heads", title, "", "", left_out="Attention has one head here: there is nothing to "
             "join."
@@ -244,7 +244,7 @@ def cross(config: ModelConfig) -> Panel:
     }.get(config.architecture, ((_Attending.given, "return"), (_Attending.look, "y: Tensor")))
     source = (
         "the encoder layer of the same number"
-        if config.attention.memory == "same-layer"
+        if config.attention.cross_attention_layer == "same-layer"
         else "the encoder's last layer"
     )
     if config.architecture == "convs2s":

@@ -185,12 +185,12 @@ def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str
     return {
         "architecture": config.architecture,
         "parameters": parameter_count(engine.model),
-        "width": config.width,
-        "heads": config.heads if transformer else 1,
-        "encoderLayers": 0 if one_stack else config.encoder_layers,
-        "decoderLayers": config.decoder_layers,
+        "width": config.d_model,
+        "heads": config.num_heads if transformer else 1,
+        "encoderLayers": 0 if one_stack else config.num_encoder_layers,
+        "decoderLayers": config.num_decoder_layers,
         "vocabulary": len(codec.target),
-        "norm": config.norm,
+        "norm": config.norm_position,
         "residual": config.residual,
         "activation": config.activation,
         "similarity": "scaled-dot" if convolutional else config.attention.similarity,
@@ -316,7 +316,9 @@ def _feed_forward(
         sides = {"source": ("decoder", 0), "target": ("decoder", 1)}
     shown: dict[str, list[dict[str, Any]]] = {}
     for side, (stack, pass_) in sides.items():
-        names = [f"{stack}.{n}." for n in range(config.encoder_layers + config.decoder_layers)]
+        names = [
+            f"{stack}.{n}." for n in range(config.num_encoder_layers + config.num_decoder_layers)
+        ]
         shown[side] = [
             {
                 **_around(engine, seen, name, "feed_forward", pass_),
@@ -362,7 +364,7 @@ def _finished(nodes: Sequence[Node], settings: DecodingConfig) -> list[dict[str,
     for number, node in enumerate(nodes):
         if node.fate == "ended":
             length = node.step + 1
-            divisor = penalty(length, settings.alpha)
+            divisor = penalty(length, settings.length_penalty_alpha)
             ended.append(
                 {
                     "node": number,

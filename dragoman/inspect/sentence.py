@@ -88,7 +88,7 @@ class Tree:
         penalty = LENGTH_PENALTIES[settings.length_penalty]
         for node in self.nodes:
             if node.fate == "ended":
-                node.score = node.total / penalty(self._length(node), settings.alpha)
+                node.score = node.total / penalty(self._length(node), settings.length_penalty_alpha)
 
     def _length(self, node: Node) -> int:
         """Pieces of a complete hypothesis, its end included."""
@@ -169,7 +169,7 @@ def observed_search(
         raise TranslationError("there is no text to look at.")
     settings = request.decoding or translator.config.decoding
     # a text in parts would have several trees
-    request = replace(request, decoding=replace(settings, by_sentence=False))
+    request = replace(request, decoding=replace(settings, split_sentences=False))
     translator.encode_whole(text, request)
     tree = Tree(translator.engine.target)
     observed = replace(request, observer=tree.add, nbest=1)

@@ -176,7 +176,7 @@ class InspectableTranslator(Translator):
             alone: np.ndarray = self.embed([texts], request, **options)[0]
             return alone
         parts = self.pipeline.splitter(texts, self.check(self.request(request, options)))
-        vectors = np.zeros((len(texts), self.config.model.width))
+        vectors = np.zeros((len(texts), self.config.model.d_model))
         lengths = [len(part.ids) for part in parts]
         for rows in batches_by_length(lengths, self.engine.batch_tokens):
             means = self.inspector.embed([parts[row].ids for row in rows])

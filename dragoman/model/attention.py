@@ -108,14 +108,14 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, cross: bool = False):
         super().__init__()
-        kind, width, heads = config.attention, config.width, config.heads
+        kind, width, heads = config.attention, config.d_model, config.num_heads
         self.project = BareHeads(width, heads)
         if kind.projections:
             grouped = (kind.groups,) if kind.heads_layout == "grouped" else ()
             self.project = HEADS[kind.heads_layout](width, heads, *grouped)
         features = self.project.features
         self.similarity = SIMILARITIES[kind.similarity](heads, features)
-        self.span = SPANS[kind.span](kind.window)
+        self.span = SPANS[kind.pattern](kind.window)
         position = POSITIONS[config.positions.kind]
         in_attention = position.in_attention and not cross
         self.distances = (DISTANCES[config.positions.kind] if in_attention else NoDistances)(
@@ -124,10 +124,10 @@ class Attention(nn.Module):
         self.dropout = config.attention_dropout
         self._by_kernel = (
             variants.SIMILARITIES[kind.similarity].fused
-            and variants.SPANS[kind.span].fused
+            and variants.SPANS[kind.pattern].fused
             and (position.fused or not in_attention)
         )
-        self._sees_all = kind.span != "local"
+        self._sees_all = kind.pattern != "local"
 
     def forward(
         self,

@@ -53,8 +53,10 @@ class EncoderLayer(_Layer):
         super().__init__()
         self.attention = Attention(config)
         self.feed_forward = feed_forward(config)
-        self.around_attention = PLACEMENTS[config.norm](config)
-        self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
+        self.around_attention = PLACEMENTS[config.norm_position](config)
+        self.around_feed_forward = (
+            PLACEMENTS[config.norm_position](config) if config.feed_forward else None
+        )
 
     def forward(self, x: Tensor, to_itself: Look, real: Tensor | None = None) -> Tensor:
         """`real` (B, T) is False at padding, for norms that look at more than one word."""
@@ -65,15 +67,17 @@ class EncoderLayer(_Layer):
 class DecoderLayer(_Layer):
     def __init__(self, config: ModelConfig):
         super().__init__()
-        blind = replace(config, attention=replace(config.attention, span="local", window=0))
-        self.recurrence = SSRU(config) if config.decoder_sublayer == "ssru" else None
+        blind = replace(config, attention=replace(config.attention, pattern="local", window=0))
+        self.recurrence = SSRU(config) if config.decoder_self_attention == "ssru" else None
         if self.recurrence is None:
             self.attention = Attention(config if config.decoder_attention else blind)
         self.cross = Attention(config, cross=True)
         self.feed_forward = feed_forward(config)
-        self.around_attention = PLACEMENTS[config.norm](config)
-        self.around_cross = PLACEMENTS[config.norm](config)
-        self.around_feed_forward = PLACEMENTS[config.norm](config) if config.feed_forward else None
+        self.around_attention = PLACEMENTS[config.norm_position](config)
+        self.around_cross = PLACEMENTS[config.norm_position](config)
+        self.around_feed_forward = (
+            PLACEMENTS[config.norm_position](config) if config.feed_forward else None
+        )
 
     def _looking(self, words: float, pairs: float) -> float:
         if self.recurrence is not None:

@@ -39,9 +39,9 @@ class GatedConvolution(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.dropout = config.dropout
-        self.conv = nn.Conv1d(config.width, 2 * config.width, config.kernel_width)
+        self.conv = nn.Conv1d(config.d_model, 2 * config.d_model, config.kernel_width)
         # the gate halves, twice
-        spread = math.sqrt(4 * (1 - config.dropout) / (config.kernel_width * config.width))
+        spread = math.sqrt(4 * (1 - config.dropout) / (config.kernel_width * config.d_model))
         nn.init.normal_(self.conv.weight, std=spread)
         nn.init.zeros_(cast(Tensor, self.conv.bias))
 
@@ -55,8 +55,8 @@ class ConvolutionalDecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.convolution = GatedConvolution(config)
-        self.to_query = nn.Linear(config.width, config.width)
-        self.to_out = nn.Linear(config.width, config.width)
+        self.to_query = nn.Linear(config.d_model, config.d_model)
+        self.to_out = nn.Linear(config.d_model, config.d_model)
 
     def forward(
         self, x: Tensor, window: Tensor, words: Tensor, given: list[Tensor], record: Record | None
@@ -86,11 +86,13 @@ class ConvS2S(Neural):
         super().__init__(learned, source, target, Embedding)
         self.encoder = cast(
             list[GatedConvolution],
-            nn.ModuleList(GatedConvolution(config) for _ in range(config.encoder_layers)),
+            nn.ModuleList(GatedConvolution(config) for _ in range(config.num_encoder_layers)),
         )
         self.decoder = cast(
             list[ConvolutionalDecoderLayer],
-            nn.ModuleList(ConvolutionalDecoderLayer(config) for _ in range(config.decoder_layers)),
+            nn.ModuleList(
+                ConvolutionalDecoderLayer(config) for _ in range(config.num_decoder_layers)
+            ),
         )
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,7 +113,7 @@ class ConvS2S(Neural):
         e = self.source_embedding(source)
         mask = self.mask(source)
         z = self._read(e, mask)
-        window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.width)
+        window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.d_model)
         return [window] * len(self.decoder), [z, (z + e) * _HALF, mask]
 
     def advance(
@@ -139,7 +141,7 @@ class ConvS2S(Neural):
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
-        width = self.config.width
+        width = self.config.d_model
         across = float((source_lengths * target_lengths).sum())
         convolution = 2 * self.config.kernel_width * width**2
         total = (

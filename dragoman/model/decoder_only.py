@@ -6,8 +6,8 @@ It is trained and decoded as a language model.
 
 Every position sees those before it, whichever side they are on; the target's positions go on where
 the source's end. The loss is on the target: the source is what is asked, not what is to be learned.
-The stack has `model.decoder_layers` layers. The source runs through it once, at the beginning; its
-keys and values are kept for all hypotheses.
+The stack has `model.num_decoder_layers` layers. The source runs through it once, at the beginning;
+its keys and values are kept for all hypotheses.
 
 Sources of a batch are moved to the right, so that all of them end, and all targets begin, at the
 same place: distances in the sequence are then the same in any batch.
@@ -35,7 +35,7 @@ class DecoderOnly(Neural):
         super().__init__(config, source, target, Embedding)
         self.decoder = cast(
             list[EncoderLayer],
-            nn.ModuleList(EncoderLayer(config) for _ in range(config.decoder_layers)),
+            nn.ModuleList(EncoderLayer(config) for _ in range(config.num_decoder_layers)),
         )
         self.decoder_norm = final_norm(config)
 
@@ -127,7 +127,7 @@ class DecoderOnly(Neural):
     @property
     def can_be_filled(self) -> bool:
         # a norm over the batch would count the filling
-        return self.config.norm_kind != "batch"
+        return self.config.norm_type != "batch"
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         lengths = (source_lengths + target_lengths).astype(float)

@@ -24,7 +24,7 @@ class IncrementalDecoder:
     ):
         self.model, self.hypotheses, self.places = model, hypotheses, places
         weight = model.output.weight
-        width = model.config.width
+        width = model.config.d_model
         self.memory = [weight.new_zeros(sentences, sources, 2 * width) for _ in model.decoder]
         self.caches = [
             weight.new_zeros(sentences, hypotheses, places, 2 * width) for _ in model.decoder
@@ -66,7 +66,7 @@ class IncrementalDecoder:
         real = self._at[: self.lengths.max()] < self.lengths[:, None]  # (N, longest)
         source = torch.full(real.shape, self.model.pad, dtype=ids.dtype)
         source[real] = ids[: starts[-1]]
-        hidden = torch.zeros(len(ids), self.model.config.width, dtype=self.memory[0].dtype)
+        hidden = torch.zeros(len(ids), self.model.config.d_model, dtype=self.memory[0].dtype)
         hidden[: starts[-1]] = self.model.encode(source)[0][real]
         return hidden
 

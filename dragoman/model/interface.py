@@ -189,10 +189,10 @@ class Words(nn.Module):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
-        self.words = nn.Embedding(vocabulary_size, config.width)
-        nn.init.normal_(self.words.weight, std=config.width**-0.5)
+        self.words = nn.Embedding(vocabulary_size, config.d_model)
+        nn.init.normal_(self.words.weight, std=config.d_model**-0.5)
         self.dropout = config.dropout
-        self.scale = math.sqrt(config.width)
+        self.scale = math.sqrt(config.d_model)
 
     def forward(self, ids: Tensor) -> Tensor:
         return F.dropout(self.words(ids) * self.scale, self.dropout, self.training)
@@ -212,18 +212,18 @@ class Neural(Model):
         self.config, self.pad = config, source.pad
         self.source_embedding = embedding(config, len(source))
         self.target_embedding = embedding(config, len(target))
-        self.output = nn.Linear(config.width, len(target), bias=config.output_bias)
-        nn.init.normal_(self.output.weight, std=config.width**-0.5)
-        if config.tied in ("all", "target"):
+        self.output = nn.Linear(config.d_model, len(target), bias=config.output_bias)
+        nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
+        if config.share_embeddings in ("all", "target"):
             self.output.weight = self.target_embedding.words.weight
-        if config.tied == "all":
+        if config.share_embeddings == "all":
             self.source_embedding.words.weight = self.target_embedding.words.weight
 
     def position_vectors(self, length: int) -> Tensor | None:
         positions = self.source_embedding.positions
         if positions is None:
             return None
-        nothing = self.output.weight.new_zeros(1, length, self.config.width)
+        nothing = self.output.weight.new_zeros(1, length, self.config.d_model)
         vectors: Tensor = positions(nothing)[0]
         return vectors
 

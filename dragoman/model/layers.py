@@ -61,9 +61,9 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.gated = config.activation in GATES
-        inner = config.feed_forward_width
-        self.inner = Linear(config.width, 2 * inner if self.gated else inner)
-        self.outer = Linear(inner, config.width)
+        inner = config.d_ff
+        self.inner = Linear(config.d_model, 2 * inner if self.gated else inner)
+        self.outer = Linear(inner, config.d_model)
         if self.gated:
             self.inner.stacked = [inner, inner]
         self.activation = (ACTIVATIONS | GATES)[config.activation]
@@ -104,7 +104,7 @@ class Experts(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.score = Linear(config.width, config.experts, bias=False)
+        self.score = Linear(config.d_model, config.experts, bias=False)
         self.experts = nn.ModuleList(FeedForward(config) for _ in range(config.experts))
         self.register_buffer("bias", torch.zeros(config.experts))
 
@@ -244,7 +244,7 @@ class _Around(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.norm = NORMS[config.norm_kind](config.width)
+        self.norm = NORMS[config.norm_type](config.d_model)
         self.residual = config.residual
         self._dropout = config.dropout
 
@@ -272,4 +272,4 @@ PLACEMENTS: dict[str, type[_Around]] = {"post": PostNorm, "pre": PreNorm}
 
 def final_norm(config: ModelConfig) -> NoNorm:
     """Behind a stack: a pre-norm stack ends in a bare sum and needs one."""
-    return NORMS[config.norm_kind if config.norm == "pre" else "none"](config.width)
+    return NORMS[config.norm_type if config.norm_position == "pre" else "none"](config.d_model)

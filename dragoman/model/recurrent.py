@@ -176,9 +176,11 @@ class Rnn(_Recurrent):
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
-        width, cell = config.width, config.cell
-        self.encoder = _stack(Recurrence(cell, width, width) for _ in range(config.encoder_layers))
-        inputs = [2 * width] + [width] * (config.decoder_layers - 1)
+        width, cell = config.d_model, config.cell
+        self.encoder = _stack(
+            Recurrence(cell, width, width) for _ in range(config.num_encoder_layers)
+        )
+        inputs = [2 * width] + [width] * (config.num_decoder_layers - 1)
         self.decoder = _stack(Recurrence(cell, size, width) for size in inputs)
 
     def begin(
@@ -237,13 +239,15 @@ class RnnAttention(_Attending):
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
-        width, cell = config.width, config.cell
+        width, cell = config.d_model, config.cell
         self.encoder = _stack(
-            Recurrence(cell, width, width, two_way=True) for _ in range(config.encoder_layers)
+            Recurrence(cell, width, width, two_way=True) for _ in range(config.num_encoder_layers)
         )
-        self.decoder = _stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
-        self.attention = Attention(replace(config, heads=1), cross=True)
-        self.bridge = nn.Linear(width, config.decoder_layers * width)
+        self.decoder = _stack(
+            Recurrence(cell, width, width) for _ in range(config.num_decoder_layers)
+        )
+        self.attention = Attention(replace(config, num_heads=1), cross=True)
+        self.bridge = nn.Linear(width, config.num_decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
 
     def begin(
@@ -286,8 +290,8 @@ class Gnmt(_Attending):
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
-        width = config.width
-        above = range(1, config.encoder_layers), range(1, config.decoder_layers)
+        width = config.d_model
+        above = range(1, config.num_encoder_layers), range(1, config.num_decoder_layers)
         self.encoder = _stack(
             [
                 Recurrence("lstm", width, width, two_way=True),
@@ -300,7 +304,7 @@ class Gnmt(_Attending):
                 *(Recurrence("lstm", 2 * width, width) for _ in above[1]),
             ]
         )
-        self.attention = Attention(replace(config, heads=1), cross=True)
+        self.attention = Attention(replace(config, num_heads=1), cross=True)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)

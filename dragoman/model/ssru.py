@@ -21,8 +21,8 @@ from dragoman.config import ModelConfig
 class SSRU(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.value = nn.Linear(config.width, config.width, bias=False)
-        self.forget = nn.Linear(config.width, config.width)
+        self.value = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.forget = nn.Linear(config.d_model, config.d_model)
 
     def forward(self, x: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Words (R, T, D) after those that left this cell (R, D), and the cell after them."""

@@ -39,14 +39,14 @@ class Embedding(nn.Module):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
-        self.words = nn.Embedding(vocabulary_size, config.width)
-        nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
+        self.words = nn.Embedding(vocabulary_size, config.d_model)
+        nn.init.normal_(self.words.weight, std=config.d_model**-0.5)  # √D E[x] has variance 1
         kind = config.positions.kind
         has_vector = variants.POSITIONS[kind].vector
         self.positions = (POSITIONS[kind] if has_vector else NoPositions)(config)
         self.every_layer = config.positions.every_layer
         self.dropout = config.dropout
-        self.scale = math.sqrt(config.width)
+        self.scale = math.sqrt(config.d_model)
 
     def forward(self, ids: Tensor, at: int | Tensor = 0) -> Tensor:
         """`at`: the position of the first, or of each."""
@@ -66,11 +66,11 @@ class Transformer(Neural):
         super().__init__(config, source, target, Embedding)
         self.encoder = cast(
             list[EncoderLayer],
-            nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers)),
+            nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers)),
         )
         self.decoder = cast(
             list[DecoderLayer],
-            nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers)),
+            nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers)),
         )
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
 
@@ -89,8 +89,8 @@ class Transformer(Neural):
         given: list[Tensor] = []
         for layer, x in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
             given += layer.memory(x)
-        if self.config.decoder_sublayer == "ssru":
-            cell = given[0].new_zeros(len(source), self.config.width)
+        if self.config.decoder_self_attention == "ssru":
+            cell = given[0].new_zeros(len(source), self.config.d_model)
             return [cell] * len(self.decoder), [*given, mask]
         # The empty cache: keys and values as those of the source, of no positions.
         return [tensor[:, :, :0] for tensor in given], [*given, mask]
@@ -106,7 +106,7 @@ class Transformer(Neural):
         """Padding is on the right of a training sentence: nobody sees it."""
         *memory, mask = given
         memories = [KeysValues(k, v) for k, v in _pairs(memory)]
-        recurrent = self.config.decoder_sublayer == "ssru"
+        recurrent = self.config.decoder_self_attention == "ssru"
         caches = [] if recurrent else [KVCache(k, v) for k, v in _pairs(past)]
         cells = [*past]
         place = partial(self.target_embedding.again, at=at)
@@ -187,7 +187,7 @@ class Transformer(Neural):
 
     def _memories(self, source: Tensor, mask: Tensor, recorder: Recorder | None) -> list[Tensor]:
         """What each layer of the decoder looks at. (B, S, D) each"""
-        layers = MEMORIES[self.config.attention.memory](
+        layers = MEMORIES[self.config.attention.cross_attention_layer](
             self._encoder_outputs(source, mask, recorder)
         )
         real = self._real(source)
@@ -216,7 +216,7 @@ class Transformer(Neural):
 
         The first always is: some targets begin with <pad>.
         """
-        if self.config.norm_kind != "batch":
+        if self.config.norm_type != "batch":
             return None
         return (ids != self.pad) | (torch.arange(ids.shape[1], device=ids.device) == 0)
 
@@ -227,7 +227,9 @@ class Transformer(Neural):
 
         config = self.config
         reaches = config.positions.kind != "learned" or config.positions.max_length >= LONGEST
-        return reaches and not beyond_plain(config) and config.width // config.heads in FEATURES
+        return (
+            reaches and not beyond_plain(config) and config.d_model // config.num_heads in FEATURES
+        )
 
     @property
     def attention_layers(self) -> int:
@@ -243,7 +245,7 @@ class Transformer(Neural):
         span = (layer.cross if layer.recurrence is not None else layer.attention).span
         within, across, before = span.pairs(s, s), span.pairs(t, s), span.pairs(t, t, causal=True)
         again = self.config.positions.every_layer
-        memories = 1 if self.config.attention.memory == "last" else len(self.encoder)
+        memories = 1 if self.config.attention.cross_attention_layer == "last" else len(self.encoder)
         total = targets * self.output.in_features * self.output.out_features
         total += self.source_embedding.positions.multiplications(sources) * (
             1 + again * (len(self.encoder) + memories)

@@ -43,12 +43,12 @@ def explanation(
 
 def check(look: Look, model: ModelConfig, read: int, said: int) -> None:
     """Refuse what would show too many numbers of so many source and target pieces."""
-    weights = model.heads * (
-        model.encoder_layers * read**2 + model.decoder_layers * said * (said + read)
+    weights = model.num_heads * (
+        model.num_encoder_layers * read**2 + model.num_decoder_layers * said * (said + read)
     )
     # of each position in each layer up to twelve vectors and the hidden units
-    vectors = (model.encoder_layers * read + model.decoder_layers * said) * (
-        12 * model.width + model.feed_forward_width
+    vectors = (model.num_encoder_layers * read + model.num_decoder_layers * said) * (
+        12 * model.d_model + model.d_ff
     )
     if vectors > _MOST_NUMBERS and look is explanation:
         raise HTTPException(

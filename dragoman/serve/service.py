@@ -437,7 +437,7 @@ class Service:
         route, request, work = await self._aside([text, translation or ""], check)
         if change.study:  # a pass without each head, and some for the step of learning
             model = route.model.translator.config.model
-            work *= 4 + model.heads * (model.encoder_layers + 2 * model.decoder_layers)
+            work *= 4 + model.num_heads * (model.num_encoder_layers + 2 * model.num_decoder_layers)
             self._check_work(work)
 
         def looked(on_step: OnStep) -> dict[str, Any]:
@@ -560,5 +560,5 @@ def _request(route: Route, beam: int | None, options: Request) -> Request:
         options,
         to=route.target,
         source_language=route.source if route.model.sources else "",
-        decoding=replace(settings, beam=beam) if beam is not None else settings,
+        decoding=replace(settings, beam_size=beam) if beam is not None else settings,
     )

@@ -124,7 +124,7 @@ class Codec:
     ) -> "Codec":
         sides = (source_sentences, target_sentences)
         source, target = (
-            count_words(map(without_mark, side), settings.normalisation) for side in sides
+            count_words(map(without_mark, side), settings.normalization) for side in sides
         )
         if settings.shared:
             source += target
@@ -142,7 +142,7 @@ class Codec:
 
         If the vocabulary is shared, the words of both sides are in the first.
         """
-        learn = SEGMENTERS[settings.vocabulary].learn_from_words
+        learn = SEGMENTERS[settings.tokenizer].learn_from_words
         tags = (
             [language_tag(language) for language in languages.targets] if languages.tagged else []
         )

@@ -34,7 +34,7 @@ from dragoman.model.weights import set_weights
 from dragoman.text.codec import Codec
 from dragoman.training.clock import Clock, now
 from dragoman.training.loss import vocabulary_loss
-from dragoman.training.optimiser import Adam, take_step
+from dragoman.training.optimizer import Adam, take_step
 
 LIKELIEST = 8  # pieces of each position that probabilities are computed among
 CHANCE = 0.01  # nats by which two looks at the held-out pairs may differ without meaning anything
@@ -185,15 +185,15 @@ class Learner:
         config = bundle.config.model
         self._encodes_once = (
             isinstance(self._model, Transformer)
-            and config.attention.memory == "last"
-            and config.norm_kind != "batch"
+            and config.attention.cross_attention_layer == "last"
+            and config.norm_type != "batch"
             and not config.positions.every_layer
         )
         # The first layer of the encoder that is adapted
-        self._first = max(0, config.encoder_layers - recipe.encoder_layers)
+        self._first = max(0, config.num_encoder_layers - recipe.encoder_layers)
         names = ["decoder."]
         if self._encodes_once:
-            names += [f"encoder.{i}." for i in range(self._first, config.encoder_layers)]
+            names += [f"encoder.{i}." for i in range(self._first, config.num_encoder_layers)]
         votes = len(bundle.codec.source)
         self._adapted = _adapted_layers(self._model, tuple(names), recipe, votes)
         self._parameters = [

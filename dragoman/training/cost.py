@@ -43,9 +43,9 @@ def matrix_ceiling(device: torch.device) -> float | None:
 def bytes_per_position(config: Config, target_vocabulary: int) -> float:
     """A generous estimate of what one source or target position keeps in memory until backward."""
     model = config.model
-    layers = max(model.encoder_layers, model.decoder_layers * 1.5)
-    activations = 4 * layers * (20 * model.width + 3 * model.feed_forward_width)
-    copies = 1 + config.training.risk_samples if config.training.objective == "risk" else 1
+    layers = max(model.num_encoder_layers, model.num_decoder_layers * 1.5)
+    activations = 4 * layers * (20 * model.d_model + 3 * model.d_ff)
+    copies = 1 + config.training.mrt_samples if config.training.objective == "mrt" else 1
     # every other position is a target one with logits
     return copies * (activations + 4 * 4 * target_vocabulary / 2)
 
@@ -72,7 +72,7 @@ def fitting_micro_batch(config: Config, target_vocabulary: int, device: torch.de
 def memory_estimate(
     model: Model, config: Config, target_vocabulary: int, micro_batch_tokens: int
 ) -> float:
-    """Bytes for weights, optimiser and one micro-batch."""
+    """Bytes for weights, optimizer and one micro-batch."""
     # both sides, a little padding
     positions = min(micro_batch_tokens, 2.2 * config.training.batch_tokens)
     return _BYTES_PER_WEIGHT * parameter_count(model) + positions * bytes_per_position(

@@ -69,7 +69,7 @@ def leave_bundle(
     sentences = test if test.sources else data.valid
     scores: tuple[Score, ...] = ()
     if sentences.sources:
-        outputs = trained.validator.translate(sentences, config.decoding.beam)
+        outputs = trained.validator.translate(sentences, config.decoding.beam_size)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
     if trained.ranks.first:
         card = _card(trained, chosen, scored_on, scores) | inherited_card(folder)

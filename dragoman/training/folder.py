@@ -17,15 +17,16 @@ from typing import Any
 from dragoman.bundle.folder import MANIFEST, UNFINISHED, Bundle, read_bundle, read_card
 from dragoman.config import (
     Config,
+    by_current_name,
     explicit_settings,
     flatten,
-    from_saved,
+    from_tree,
     make_config,
     replace,
     write_toml,
 )
 from dragoman.config.presets import FINE_TUNING, PRESETS
-from dragoman.config.settings import leaves, read_toml, to_tree
+from dragoman.config.settings import read_toml, to_tree
 from dragoman.convert.hub import model_folder
 from dragoman.data.prepare import prepared_settings
 from dragoman.errors import ConfigError, RunError
@@ -38,10 +39,16 @@ _BINDING = ("licence", "attribution", "data")  # of a card
 _LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given", _PARENT)
 _CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
-    "training.validate_every", "training.checkpoint_every", "training.average",
-    "training.validation_beam", "training.sharded", "training.consistency", "data.test",
+    "training.validate_every", "training.checkpoint_every", "training.average_checkpoints",
+    "training.validation_beam_size", "training.sharded", "training.r_drop_alpha", "data.test",
 }  # fmt: skip
-_SHAPES_NO_DATA = {"text.dropout", "data.prepared", "data.temperature", "data.valid", "data.test"}
+_SHAPES_NO_DATA = {
+    "text.bpe_dropout",
+    "data.prepared",
+    "data.temperature",
+    "data.valid",
+    "data.test",
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Wishes:
     @property
     def explicit(self) -> dict[str, Any]:
         """Settings that were named, in the file or by hand; a preset only suggests."""
-        return explicit_settings(self.file) | dict(leaves(self.settings))
+        return explicit_settings(self.file) | by_current_name(self.settings)
 
 
 @contextmanager
@@ -154,7 +161,7 @@ def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
         for name, value in flatten(bundle.config).items()
         if name.startswith(("model.", "text.", "decoding."))
     }
-    if not named.keys() & {"training.learning_rate", "training.optimiser"}:
+    if not named.keys() & {"training.learning_rate", "training.optimizer"}:
         inherited |= FINE_TUNING  # a rate that was named, or Muon's, goes with its own schedule
     return replace(config, {name: v for name, v in inherited.items() if name not in named})
 
@@ -186,7 +193,7 @@ def unused_by_fine_tuning(wishes: Wishes) -> list[str]:
             f"{wishes.preset}, the settings of training alone are used."
         )
     text = sorted(name for name in wishes.explicit if name.startswith("text."))
-    text = [name for name in text if name != "text.dropout"]
+    text = [name for name in text if name != "text.bpe_dropout"]
     if text:
         notes.append(f"--init keeps the pieces of its model: {', '.join(text)} has no effect.")
     return notes
@@ -216,7 +223,7 @@ def resumed_config(folder: Path, wishes: Wishes) -> Config:
 
     Any other difference is refused.
     """
-    saved = from_saved(read_toml(folder / _SETTINGS))
+    saved = from_tree(read_toml(folder / _SETTINGS))
     named = wishes.explicit
     if wishes.preset is not None and not saved.training.init:
         suggested = make_config(wishes.preset)  # complains of an unknown one

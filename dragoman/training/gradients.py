@@ -41,7 +41,7 @@ class Gradients:
         self._model, self._device, self._ranks = model, device, ranks
         self._precision = config.training.precision
         self._smoothing = config.training.label_smoothing
-        self._consistency = config.training.consistency
+        self._consistency = config.training.r_drop_alpha
         self._room = self._make_room()
         self.results = self._room[-3:]
         # of the loss and of -log p; of wishes to stop
@@ -267,6 +267,6 @@ def make_gradients(
         return ShardedGradients(model, config, device, ranks)
     if usable(next(model.parameters())) and isinstance(model, Transformer) and model.can_be_packed:
         return PackedGradients(model, config, device, ranks)
-    if device.type == "cuda" and model.can_be_filled and not config.training.consistency:
+    if device.type == "cuda" and model.can_be_filled and not config.training.r_drop_alpha:
         return FilledGradients(model, config, device, ranks)
     return Gradients(model, config, device, ranks)

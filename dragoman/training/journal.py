@@ -60,7 +60,7 @@ class Journal:
         self._open_entry()
 
     def step(self, report: StepReport, loss: float, nll: float, norm: float) -> None:
-        """Take in one optimiser step: sums of loss and of -log p over its tokens."""
+        """Take in one optimizer step: sums of loss and of -log p over its tokens."""
         self._loss += loss
         self._nll += nll
         self._tokens += report.tokens

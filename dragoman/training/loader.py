@@ -60,7 +60,7 @@ class BatchMaker:
 
     def make(self, position: Position, indices: np.ndarray) -> list[Batch]:
         """All micro-batches of a step; of those that other ranks compute, outlines."""
-        if self._config.text.dropout:
+        if self._config.text.bpe_dropout:
             return self._segmented_anew(position, indices)
         store, codec = self._store, self._codec
 
@@ -87,7 +87,7 @@ class BatchMaker:
             store.source_texts(indices),
             store.target_texts(indices),
             [self._tos[number] for number in store.corpora(indices)],
-            self._config.text.dropout,
+            self._config.text.bpe_dropout,
             seed,
             self._config.data.max_length,
         )
@@ -204,7 +204,7 @@ class Loader:
                     raise BrokenProcessPool from None
 
     def _executor(self) -> Executor:
-        if self._config.text.dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
+        if self._config.text.bpe_dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
             parts = (self._store.folder, self._codec.to_files(), self._config, *self._share)
             # ranks of this machine
             neighbours = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
@@ -224,7 +224,7 @@ _maker_of_process: list[BatchMaker] = []
 
 
 def _start_process(folder: Path, files: dict[str, bytes], config: Config, *share: int) -> None:
-    codec = Codec.from_files(files, config.text.vocabulary)
+    codec = Codec.from_files(files, config.text.tokenizer)
     _maker_of_process.append(BatchMaker(Store(folder), codec, config, *share))
 
 

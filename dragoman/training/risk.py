@@ -8,7 +8,7 @@ the score on average:
     R = Σ_k Q_k (1 - GLEU(y_k, reference))       Q_k = p(y_k|x)^α / Σ_j p(y_j|x)^α
 
 Its gradient is Σ_k α Q_k (cost_k - R) ∇log p(y_k|x): what is better than the average becomes
-likelier. What was drawn twice counts twice, so for a small α (`training.risk_sharpness`) this is α
+likelier. What was drawn twice counts twice, so for a small α (`training.mrt_sharpness`) this is α
 times the gradient of the expected cost, with the mean of the draws as its baseline; with a larger α
 the likelier ones count more. Likelihood is mixed in to hold the model where it came from, on the
 same scale: loss = R + α λ likelihood. A sentence weighs as many tokens as its reference has. GLEU
@@ -66,12 +66,12 @@ class RiskGradients(Gradients):
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         likelihood, nll = super().losses(batch)
         weights = torch.from_numpy(batch.target_lengths).to(self._device)
-        share = self._training.risk_sharpness * self._training.risk_likelihood
+        share = self._training.mrt_sharpness * self._training.mrt_likelihood
         return (self._risk(batch) * weights).sum() + share * likelihood, nll
 
     def _risk(self, batch: Batch) -> Tensor:
         """(B,)"""
-        count, pad_id = self._training.risk_samples, self._target.pad
+        count, pad_id = self._training.mrt_samples, self._target.pad
         source = torch.from_numpy(batch.source).to(self._device)
         longest = min(2 * batch.target_in.shape[1], self._longest)
         self._model.eval()
@@ -96,7 +96,7 @@ class RiskGradients(Gradients):
             [1 - gleu(y, references[i // count]) for i, y in enumerate(translations)],
             device=self._device,
         )
-        scores = self._training.risk_sharpness * self._log_probs(drawn)
+        scores = self._training.mrt_sharpness * self._log_probs(drawn)
         return expected_cost(scores.view(-1, count), costs.view(-1, count))
 
     def _log_probs(self, drawn: Batch) -> Tensor:

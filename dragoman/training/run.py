@@ -166,7 +166,10 @@ def _begin(
             )
         return Outcome(folder, True, count(config, data, ranks.device, test, folder, console))
     trainer = _make_trainer(
-        config, data, Checkpoints(folder / CHECKPOINTS, config.training.average, ranks), ranks
+        config,
+        data,
+        Checkpoints(folder / CHECKPOINTS, config.training.average_checkpoints, ranks),
+        ranks,
     )
     if trainer.is_done() and is_finished(folder):
         return _nothing_to_do(folder, console)
@@ -201,7 +204,7 @@ def _make_trainer(
         micro_batch_tokens=ranks.least(fitting_micro_batch(config, len(codec.target), device))
     )
     trainer = Trainer(config, data, model, device, checkpoints, progress, ranks=ranks)
-    checkpoints.save(trainer.model, trainer.optimiser, progress)
+    checkpoints.save(trainer.model, trainer.optimizer, progress)
     return trainer
 
 

@@ -67,10 +67,10 @@ class Checkpoints:
         matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("step-*"))
         return sorted(int(match[1]) for match in matches if match)
 
-    def save(self, model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
         """Rank 0 writes; the others give it their parts of the weights and wait."""
         weights = get_weights(model)
-        moments = _moments(model, optimiser)
+        moments = _moments(model, optimizer)
         if self._ranks.first:
             self._write(weights, moments, progress)
         else:
@@ -101,16 +101,16 @@ class Checkpoints:
             self._prune(progress)
 
     def newest(self) -> Progress | None:
-        """The progress of the newest checkpoint that has its optimiser; None before the first."""
+        """The progress of the newest checkpoint that has its optimizer; None before the first."""
         steps = self.steps()
         whole = [step for step in steps if (self._path(step) / _OPTIMISER).exists()]
         if steps and not whole:
             raise RunError(f"{self.folder}: no checkpoint can be resumed: start in another folder.")
         return self._progress(whole[-1]) if whole else None
 
-    def restore(self, step: int, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    def restore(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         set_weights(model, self.weights(step))
-        _set_moments(model, optimiser, self._load(step, _OPTIMISER))
+        _set_moments(model, optimizer, self._load(step, _OPTIMISER))
 
     def weights(self, step: int) -> dict[str, Tensor]:
         return self._load(step, _WEIGHTS)
@@ -125,7 +125,7 @@ class Checkpoints:
         return {name: (tensor / len(steps)).float() for name, tensor in total.items()}, steps
 
     def _prune(self, progress: Progress) -> None:
-        """Keep the window, the best, and the last two, which alone keep their optimisers."""
+        """Keep the window, the best, and the last two, which alone keep their optimizers."""
         steps = self.steps()
         window = self._regular()[-self._window :]
         for step in steps[:-2]:
@@ -176,17 +176,17 @@ def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: whole(tensor).cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def _moments(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Adam's state by parameter name: `name|exp_avg`, ..."""
     return {
         f"{name}|{key}": torch.as_tensor(value)
         for name, parameter in model.named_parameters()
-        for key, value in optimiser.state.get(parameter, {}).items()
+        for key, value in optimizer.state.get(parameter, {}).items()
     }
 
 
 def _set_moments(
-    model: nn.Module, optimiser: torch.optim.Optimizer, moments: dict[str, Tensor]
+    model: nn.Module, optimizer: torch.optim.Optimizer, moments: dict[str, Tensor]
 ) -> None:
     for name, parameter in model.named_parameters():
         mine = {
@@ -195,14 +195,14 @@ def _set_moments(
             if key.partition("|")[0] == name
         }
         for key, value in mine.items():
-            # the step counter stays in the type and place that the optimiser chose; moments follow
+            # the step counter stays in the type and place that the optimizer chose; moments follow
             # their parameter
             if value.dim():
                 value = placed(value, parameter)
-            elif _fused(optimiser):
+            elif _fused(optimizer):
                 value = value.to(parameter.device)
-            optimiser.state[parameter][key] = value
+            optimizer.state[parameter][key] = value
 
 
-def _fused(optimiser: torch.optim.Optimizer) -> bool:
-    return bool(optimiser.defaults.get("fused"))
+def _fused(optimizer: torch.optim.Optimizer) -> bool:
+    return bool(optimizer.defaults.get("fused"))

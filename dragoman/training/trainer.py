@@ -27,7 +27,7 @@ from dragoman.training.distributed import ALONE, Ranks
 from dragoman.training.gradients import Gradients, make_gradients
 from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
-from dragoman.training.optimiser import Muon, make_optimiser, take_step
+from dragoman.training.optimizer import Muon, make_optimizer, take_step
 from dragoman.training.risk import RiskGradients
 from dragoman.training.schedule import learning_rate
 from dragoman.training.state import Checkpoints, Progress
@@ -75,10 +75,10 @@ class Trainer:
             self._sharded(model) if ranks.together and config.training.sharded else model.to(device)
         )
         self.whole = model.to(device)
-        self.optimiser = make_optimiser(self.model, config.training, device)
+        self.optimizer = make_optimizer(self.model, config.training, device)
         if restore:
-            checkpoints.restore(progress.step, self.model, self.optimiser)
-        if config.training.objective == "risk":
+            checkpoints.restore(progress.step, self.model, self.optimizer)
+        if config.training.objective == "mrt":
             self.gradients: Gradients = RiskGradients(
                 self.model, config, device, data.codec.target, ranks
             )
@@ -148,7 +148,7 @@ class Trainer:
         journal: Journal,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Launch one optimiser step over its micro-batches, then report the one before.
+        """Launch one optimizer step over its micro-batches, then report the one before.
 
         On a CPU this step is over by then, and reported too.
         """
@@ -159,11 +159,11 @@ class Trainer:
         # The wish to stop travels with the gradients: all ranks learn of it in the same step.
         self.gradients.stops.fill_(interrupted())
         self.gradients.gather()
-        rate = learning_rate(number, training, self.config.model.width)
-        norm = take_step(self.optimiser, self.model.parameters(), rate, training.clip_norm)
+        rate = learning_rate(number, training, self.config.model.d_model)
+        norm = take_step(self.optimizer, self.model.parameters(), rate, training.clip_norm)
         flops = self.gradients.flops(batches)
-        if isinstance(self.optimiser, Muon):
-            flops += self.optimiser.flops
+        if isinstance(self.optimizer, Muon):
+            flops += self.optimizer.flops
         progress.step = number
         progress.target_tokens = progress.target_tokens + tokens
         progress.flops += flops
@@ -288,7 +288,7 @@ class Trainer:
         if not interim:
             journal.close_entry(self.progress.step)
         self.progress.interim = interim
-        self.checkpoints.save(self.model, self.optimiser, self.progress)
+        self.checkpoints.save(self.model, self.optimizer, self.progress)
 
     def seconds_per_step(self) -> float:
         """Forward and backward of the next step, to measure it.

@@ -34,7 +34,7 @@ class Validator:
     def bleu(self, sentences: Sentences) -> float:
         """With the beam of validation."""
         return bleu(
-            self.translate(sentences, self._config.training.validation_beam), sentences.targets
+            self.translate(sentences, self._config.training.validation_beam_size), sentences.targets
         )
 
     def nll(self, sentences: Sentences) -> float:
@@ -59,7 +59,7 @@ class Validator:
         self._model.eval()
         outputs = [""] * len(sentences.sources)
         for to, rows in self._by_language(sentences):
-            request = Request(to=to, decoding=replace(self._config.decoding, beam=beam))
+            request = Request(to=to, decoding=replace(self._config.decoding, beam_size=beam))
             translations = self.translator(
                 [sentences.sources[row] for row in self._ranks.deal(rows)], request
             )

@@ -80,7 +80,7 @@ class Watch:
     def _sentence(self, source: str, reference: str, request: Request) -> dict[str, Any]:
         translator = self._trainer.validator.translator
         settings = replace(
-            translator.config.decoding, beam=self._trainer.config.training.validation_beam
+            translator.config.decoding, beam_size=self._trainer.config.training.validation_beam_size
         )
         translation = translator(source, replace(request, decoding=settings))
         return {

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
     not library.path() and shutil.which("cc") is None, reason="there is no compiler"
 )
 
-SIZES = {"model__width": 64, "model__heads": 2, "model__feed_forward_width": 132}
+SIZES = {"model__d_model": 64, "model__num_heads": 2, "model__d_ff": 132}
 KINDS = [name for name in library.KINDS if library.path() and library.use(name)]
 NEWER = ["newer amx", "newer avxvnni"] if "vnni" in KINDS else []
 ALL_KINDS = [*KINDS, *NEWER]
@@ -189,7 +189,7 @@ def test_nothing_positive_between_the_products_leaves_the_bias(kind: str) -> Non
 def test_a_sum_its_norm_and_its_bytes(kind: str) -> None:
     draw = np.random.default_rng(1)
     gain, bias = draw.standard_normal((2, 64), dtype=np.float32)
-    g = graph({"n.weight": gain, "n.bias": bias}, {"n": 2.0}, model__norm="post")
+    g = graph({"n.weight": gain, "n.bias": bias}, {"n": 2.0}, model__norm_position="post")
     x, y = (g.input(name, FLOAT, ["R", 64]) for name in "xy")
     total, normal = g.sum_and_norm(x, y, "n")
     for name in (total, normal):
@@ -365,11 +365,11 @@ def bundle(ranges: bool = True, **settings: object) -> Bundle:
 
 VARIANTS = [
     {},
-    {"model__norm": "pre"},
-    {"ranges": False, "model__norm": "pre"},
-    {"model__activation": "gelu", "model__norm": "pre"},
-    {"model__tied": "none", "ranges": False},
-    {"model__decoder_sublayer": "ssru", "model__norm": "pre"},
+    {"model__norm_position": "pre"},
+    {"ranges": False, "model__norm_position": "pre"},
+    {"model__activation": "gelu", "model__norm_position": "pre"},
+    {"model__share_embeddings": "none", "ranges": False},
+    {"model__decoder_self_attention": "ssru", "model__norm_position": "pre"},
 ]
 
 
@@ -401,7 +401,7 @@ def test_a_hypothesis_is_the_same_bits_alone_and_among_others(
     engine, of_two = (OnnxEngine(bundle(**settings), n) for n in (1, 2))  # type: ignore[arg-type]
     draw = np.random.default_rng(6)
     sources = [[*draw.integers(4, 23, size=2 + i % 37).tolist(), 3] for i in range(40)]
-    task = Task(DecodingConfig(beam=beam, max_length_ratio=0, max_length_extra=12))
+    task = Task(DecodingConfig(beam_size=beam, max_length_ratio=0, max_length_extra=12))
     together = BeamSearch()(engine, sources, task)
     assert BeamSearch()(of_two, sources, task) == together
     for source, hypotheses in zip(sources[::7], together[::7], strict=True):
@@ -411,9 +411,9 @@ def test_a_hypothesis_is_the_same_bits_alone_and_among_others(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"model__width": 96, "model__heads": 6},
-        {"model__width": 64, "model__heads": 8},
-        {"model__feed_forward_width": 130},
+        {"model__d_model": 96, "model__num_heads": 6},
+        {"model__d_model": 64, "model__num_heads": 8},
+        {"model__d_ff": 130},
     ],
     ids=str,
 )
@@ -422,7 +422,7 @@ def test_other_sizes_do_without(settings: dict[str, object]) -> None:
     assert not takes(b.config.model, b.weights)
     engine = OnnxEngine(b, 1)
     assert not engine._native
-    assert BeamSearch()(engine, [[5, 6, 3]], Task(DecodingConfig(beam=1)))
+    assert BeamSearch()(engine, [[5, 6, 3]], Task(DecodingConfig(beam_size=1)))
 
 
 def test_weights_in_float_do_without() -> None:

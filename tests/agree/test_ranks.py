@@ -27,10 +27,11 @@ from tests.conftest import (
 from tests.processes import ranks_succeed
 
 SETTINGS: dict[str, Any] = {
-    **SMALL, **SHORT_SEARCH, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300,
-    "training.max_steps": 4, "training.optimiser": "adam",
+    **SMALL, **SHORT_SEARCH, "text.vocab_size": 400, "model.dropout": 0.0,
+    "training.batch_tokens": 300,
+    "training.max_steps": 4, "training.optimizer": "adam",
     "training.validate_every": 2, "training.checkpoint_every": 1, "training.log_every": 1,
-    "training.average": 9,
+    "training.average_checkpoints": 9,
     "training.micro_batch_tokens": 200, "data.valid_size": 7,
     # else Adam makes steps of the rounding errors of gradients that are zero
     "training.epsilon": 1e-3,

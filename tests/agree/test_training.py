@@ -39,7 +39,7 @@ def make_trainer(folder: Path, micro_batch_tokens: int, **settings: object) -> T
     named = {name.replace("__", "."): value for name, value in settings.items()}
     corpora = [{"source": str(source), "target": str(target)}]
     config = make_config(
-        "tiny", settings={**SMALL, "text.size": 400, "data.corpora": corpora, **named}
+        "tiny", settings={**SMALL, "text.vocab_size": 400, "data.corpora": corpora, **named}
     )
     data = prepare(config, folder / f"data{micro_batch_tokens}")
     model = build_model(config.model, data.codec.source, data.codec.target, data.codec.shared, 1)
@@ -109,7 +109,7 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
 
 
 def test_processes_and_a_thread_make_the_same_batches(tmp_path, monkeypatch) -> None:
-    trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
+    trainer = make_trainer(tmp_path, 300, text__bpe_dropout=0.3)
     made = []
     for cores in (10**6, 1):  # more than there are: a thread; one is enough: processes
         monkeypatch.setattr("dragoman.training.loader.CORES_FOR_PROCESSES", cores)
@@ -127,7 +127,7 @@ def test_killed_loaders_are_replaced_once_then_it_is_one_clear_line(tmp_path, mo
     """A stop asked of a whole group of processes reaches the loader's too: the run must still get
     to its checkpoint."""
     monkeypatch.setattr("dragoman.training.loader.CORES_FOR_PROCESSES", 1)
-    trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
+    trainer = make_trainer(tmp_path, 300, text__bpe_dropout=0.3)
     unbroken = trainer.loader.from_position(trainer.progress.position)
     expected = list(islice(unbroken, 60))
     unbroken.close()
@@ -178,7 +178,7 @@ def test_the_operations_we_count_are_those_that_torch_counts() -> None:
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> None:
     trainer = make_trainer(tmp_path, 100_000)
-    trainer.checkpoints.save(trainer.model, trainer.optimiser, Progress(step=5))
+    trainer.checkpoints.save(trainer.model, trainer.optimizer, Progress(step=5))
     with torch.no_grad():
         trainer.model.output.weight[7] = torch.nan
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
@@ -217,7 +217,7 @@ def _quiet():
 
 
 def arguments(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
-    dropout = ["--set", "text.dropout=0.1", "--set", "model.dropout=0.2"]
+    dropout = ["--set", "text.bpe_dropout=0.1", "--set", "model.dropout=0.2"]
     return ["train", *map(str, corpus), "--out", str(out), *QUICK_RUN, *dropout, *more]
 
 
@@ -327,7 +327,7 @@ def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(dragoman, tmp_pa
 def test_validation_sees_the_running_averages_of_the_model_in_training(tmp_path) -> None:
     """Where ranks share a model, the whole one that is validated gets everything that training
     changes."""
-    trainer = make_trainer(tmp_path, 100_000, model__norm_kind="batch")
+    trainer = make_trainer(tmp_path, 100_000, model__norm_type="batch")
     trainer.model = copy.deepcopy(trainer.whole)  # as where each rank holds a part
     averages = [name for name, _ in trainer.model.named_buffers() if name.endswith(".mean")]
     assert averages
@@ -347,7 +347,7 @@ def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> 
     corpora = (Corpus(str(source), str(target)),)
     settings = {
         **SMALL,
-        "text.size": 400,
+        "text.vocab_size": 400,
         "training.batch_tokens": 200,
         "training.validate_every": 2,
     }
@@ -390,7 +390,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) 
             "training.max_steps": 3,
             "training.batch_tokens": 200,
             "training.seed": seed,
-            "text.size": 400,
+            "text.vocab_size": 400,
         }
         corpora = (Corpus(str(source), str(target)),)
         train(

@@ -39,7 +39,7 @@ SYMBOL_TESTS = "tests/unit/text/test_symbols.py"
 PLACING = "tests/unit/documents/test_document_segments.py"
 BATCHER = "tests/unit/serve/test_batcher.py"
 CACHE = "tests/unit/serve/test_cache.py"
-OPTIMISER = "tests/unit/training/test_optimiser.py"
+OPTIMISER = "tests/unit/training/test_optimizer.py"
 FORKS = "tests/unit/decode/test_processes.py"
 FORMS = "tests/unit/text/test_forms.py"
 VERBS = "tests/unit/text/test_verbs.py"
@@ -393,7 +393,7 @@ MUTANTS = [
         "self._cache.move_to_end(key)", "pass", (CACHE,),
     ),
     Mutant(
-        "Muon has no weight decay", "dragoman/training/optimiser.py",
+        "Muon has no weight decay", "dragoman/training/optimizer.py",
         'part.mul_(1 - group["lr"] * group["weight_decay"])', "pass", (OPTIMISER,),
     ),
     Mutant(

@@ -33,7 +33,7 @@ from tests.forging import KEPT, SAID, copy_of_kept, forge, marian_folder, nothin
 
 CASES = int(os.environ.get("DRAGOMAN_CASES", "30"))
 TEXTS = ["eins zwei", "ﷺ ½ é\u200b😀 x", ""]
-QUICK = Request(decoding=DecodingConfig(beam=2, max_length_ratio=0.0, max_length_extra=4))
+QUICK = Request(decoding=DecodingConfig(beam_size=2, max_length_ratio=0.0, max_length_extra=4))
 AWKWARD: list[Any] = [
     None, True, 0, 1, -1, 2, 3, 2**31, 2**63, 10**12, 10**30, 0.5, -0.0, 1e308, float("nan"),
     float("inf"), "", "a",

@@ -24,7 +24,7 @@ OPTIONS = [
     "--set",
     "training.max_steps=24",
     "--set",
-    "text.dropout=0.1",
+    "text.bpe_dropout=0.1",
 ]
 
 

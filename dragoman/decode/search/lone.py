@@ -63,7 +63,7 @@ def lone_search(engine: Engine, source: Sequence[int], task: Task) -> list[Hypot
         state = step.state
         length += 1
         ranked = _ranked(rows, step.tokens.tolist(), step.log_probs.tolist())
-        if task.settings.shrinking_beam:
+        if task.settings.shrink_beam_on_eos:
             ranked = ranked[: beam - int(finished.counts[0])]
         ended, alive, origins = _picked(ranked, eos, beam)
         for live in ended:

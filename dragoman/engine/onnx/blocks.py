@@ -60,7 +60,7 @@ class Blocks(Graph):
 
     def bias_out_of_attention(self, name: str) -> np.ndarray:
         matrix = f"{name}.project.to_out.weight"
-        values = self.weights[f"{name}.project.to_qkv.bias"][2 * self.config.width :]
+        values = self.weights[f"{name}.project.to_qkv.bias"][2 * self.config.d_model :]
         unsigned = self.weights[matrix].dtype == np.uint8
         rows = self.weights[matrix].astype(np.float32) - (ZERO if unsigned else 0)
         passed = (rows @ values) * self.weights[matrix + SCALES]
@@ -147,7 +147,7 @@ class Blocks(Graph):
     def embed(self, ids: str, positions: str, words: str) -> str:
         """√D E[x] + position."""
         found = self.op("Gather", self.weight(words), ids, axis=0)
-        root = self.constant(math.sqrt(self.config.width))
+        root = self.constant(math.sqrt(self.config.d_model))
         if words + SCALES in self.weights:
             scales = self.op("Mul", self.op("Gather", self.weight(words + SCALES), ids), root)
             signed = self.weights[words].dtype == np.int8
@@ -214,7 +214,7 @@ class Stream:
     """What sublayers read (`x`) and add to."""
 
     def __init__(self, blocks: Blocks, x: str, norms: list[str], final: str):
-        self._blocks, self._pre = blocks, blocks.config.norm == "pre"
+        self._blocks, self._pre = blocks, blocks.config.norm_position == "pre"
         self._norms = iter([*norms, final] if self._pre else norms)
         self._sum = x
         self.x = blocks.norm(x, next(self._norms)) if self._pre else x

@@ -16,10 +16,10 @@ from tests.conftest import small_config, vocabulary
 
 VARIANTS = [
     {},
-    {"model__norm": "pre", "model__encoder_layers": 1, "model__decoder_layers": 3},
+    {"model__norm_position": "pre", "model__num_encoder_layers": 1, "model__num_decoder_layers": 3},
     {"model__positions__kind": "learned"},
-    {"model__tied": "none", "model__output_bias": True},
-    {"model__tied": "target"},
+    {"model__share_embeddings": "none", "model__output_bias": True},
+    {"model__share_embeddings": "target"},
 ]
 
 
@@ -33,7 +33,7 @@ def test_the_table_is_what_torch_builds(settings: dict, shared: bool) -> None:
     assert dict(plain_weights(config, len(source), len(target), shared)) == wanted
 
 
-CONFIG = small_config(model__tied="none", model__positions__kind="learned").model
+CONFIG = small_config(model__share_embeddings="none", model__positions__kind="learned").model
 GOOD = {
     name: np.zeros(shape, dtype=np.float32) for name, shape in plain_weights(CONFIG, 23, 23, True)
 }
@@ -93,10 +93,10 @@ def test_a_missing_weight_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     "sizes",
     [
-        {"encoder_layers": 10**9},
-        {"width": 2 * 10**9},
-        {"feed_forward_width": 10**12},
-        {"decoder_layers": 2**62},
+        {"num_encoder_layers": 10**9},
+        {"d_model": 2 * 10**9},
+        {"d_ff": 10**12},
+        {"num_decoder_layers": 2**62},
     ],
 )
 def test_absurd_sizes_cost_neither_time_nor_memory(sizes: dict[str, int]) -> None:

@@ -23,7 +23,9 @@ from tests.conftest import toy_pairs, write_corpus
 
 def config(*corpora: tuple[object, object], **settings: object):
     entries = [{"source": str(source), "target": str(target)} for source, target in corpora]
-    return make_config("tiny", settings={"data.corpora": entries, "text.size": 400, **settings})
+    return make_config(
+        "tiny", settings={"data.corpora": entries, "text.vocab_size": 400, **settings}
+    )
 
 
 def test_held_out_text_is_not_trained_on(tmp_path) -> None:
@@ -147,7 +149,7 @@ def test_every_pair_is_what_plain_code_makes_of_its_lines(tmp_path, shared: bool
         "data.max_length": 40,
         "text.shared": shared,
     }
-    settings |= {"text.size": 420, "training.batch_tokens": 200, "data.corpora": corpora}
+    settings |= {"text.vocab_size": 420, "training.batch_tokens": 200, "data.corpora": corpora}
     given = make_config("tiny", settings=settings)
     data = prepare(given, tmp_path / "data")
     files = [
@@ -208,7 +210,7 @@ def test_each_file_is_read_and_each_sentence_encoded_once(tmp_path, monkeypatch)
     monkeypatch.setattr(encoding, "read_blocks", reading)
     monkeypatch.setattr(Codec, "encode_sides", encode)
     given = make_config(
-        "tiny", settings={"data.corpora": corpora, "text.size": 420, "data.valid_size": 0}
+        "tiny", settings={"data.corpora": corpora, "text.vocab_size": 420, "data.valid_size": 0}
     )
     data = prepare(given, tmp_path / "data")
     assert len(data.train) > 6 * 130

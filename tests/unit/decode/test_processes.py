@@ -41,7 +41,7 @@ _LONGEST_S = 60  # far more than a busy machine takes
 @pytest.fixture(scope="module")
 def translator() -> Translator:
     loaded = Translator.load()
-    config = replace(loaded.config, {"decoding.beam": 2})
+    config = replace(loaded.config, {"decoding.beam_size": 2})
     return Translator(loaded.engine, loaded.codec, config, loaded.bundle)
 
 
@@ -127,7 +127,7 @@ class FarEngine:
 
 
 def _whereabouts(lines: list[str], ask: processes.Search) -> list[tuple[int, ...]]:
-    queries = [Query([int(line)], Manner(DecodingConfig(beam=1))) for line in lines]
+    queries = [Query([int(line)], Manner(DecodingConfig(beam_size=1))) for line in lines]
     return [answer[0].tokens for answer in ask(queries)]
 
 

@@ -18,7 +18,7 @@ SETTINGS = DecodingConfig(keep_names=True)
 
 @pytest.fixture(scope="module")
 def codec() -> Codec:
-    return Codec.learn(TEXTS, TEXTS, TextConfig(size=330), LANGUAGES)
+    return Codec.learn(TEXTS, TEXTS, TextConfig(vocab_size=330), LANGUAGES)
 
 
 class Lists:

@@ -17,7 +17,9 @@ from dragoman.text.subword import Flat
 from tests.conftest import NUMBERS, small_engine
 
 SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3]]
-LONG = DecodingConfig(beam=3, min_length_ratio=20.0, max_length_ratio=20.0, precision="float32")
+LONG = DecodingConfig(
+    beam_size=3, min_length_ratio=20.0, max_length_ratio=20.0, precision="float32"
+)
 TEXTS = ["eins zwei drei", "vier", " ".join(NUMBERS), "x1y2 z34"]
 
 

@@ -69,7 +69,7 @@ def test_each_step_has_the_mean_of_the_probabilities() -> None:
 
 def test_search_and_scores_go_by_the_mean_and_not_by_any_member() -> None:
     settings = DecodingConfig(
-        beam=4, length_penalty="none", max_length_ratio=0.0, max_length_extra=4
+        beam_size=4, length_penalty="none", max_length_ratio=0.0, max_length_extra=4
     )
     found = beam_search(Ensemble(MEMBERS), [[A]], Task(settings, nbest=4))[0]
     said = {"".join("ab"[token - A] for token in h.tokens): math.exp(h.score) for h in found}

@@ -62,7 +62,9 @@ def test_positions_are_joined_as_the_formula_says(kind: str, join: str) -> None:
 def test_the_gradient_of_joined_positions_is_that_of_finite_differences(
     kind: str, join: str
 ) -> None:
-    positions = POSITIONS[kind](config_of(kind, join, model__width=4, model__heads=2)).double()
+    positions = POSITIONS[kind](
+        config_of(kind, join, model__d_model=4, model__num_heads=2)
+    ).double()
     x = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, *weights: positions(x), (x, *positions.parameters()))
 
@@ -83,7 +85,7 @@ def test_a_repeated_word_gets_different_vectors_where_positions_are_told(kind: s
 
 
 @pytest.mark.parametrize("settings",
-[{}, {"similarity": "additive"}, {"span": "hard"}, {"heads_layout": "narrow"},
+[{}, {"similarity": "additive"}, {"pattern": "hard"}, {"heads_layout": "narrow"},
                                       {"projections": False}], ids=str)  # fmt: skip
 def test_without_positions_permuting_the_inputs_permutes_the_outputs(settings: dict) -> None:
     named = {f"model__attention__{name}": value for name, value in settings.items()}

@@ -57,7 +57,7 @@ def test_the_rnn_with_attention_is_torchs_in_both_directions(cell: str) -> None:
 
 def test_gnmt_adds_each_layer_to_the_one_below_and_tells_all_what_it_sees() -> None:
     model: Gnmt = small_model(
-        model__architecture="gnmt", model__encoder_layers=3, model__decoder_layers=3
+        model__architecture="gnmt", model__num_encoder_layers=3, model__num_decoder_layers=3
     ).double()  # fmt: skip
     memory = model.encoder[0].rnn(model.source_embedding(SOURCE))[0]
     for layer in model.encoder[1:]:

@@ -116,7 +116,7 @@ def test_layers_below_the_adapted_ones_stay(int8: Bundle) -> None:
     assert names == {"decoder"}
     top = replace(QUICK, encoder_layers=1)
     encoder = {name for name in Learner(int8, top).adapter() if name.startswith("encoder")}
-    last = int8.config.model.encoder_layers - 1
+    last = int8.config.model.num_encoder_layers - 1
     assert encoder
     assert all(name.startswith(f"encoder.{last}.") for name in encoder)
 

@@ -9,35 +9,35 @@ from dragoman.training.state import Checkpoints, Progress
 from tests.conftest import small_model
 
 
-def optimiser_after_a_step(model) -> torch.optim.Optimizer:
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+def optimizer_after_a_step(model) -> torch.optim.Optimizer:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     model(torch.tensor([[5, 3]]), torch.tensor([[2, 7]])).sum().backward()
-    optimiser.step()
-    return optimiser
+    optimizer.step()
+    return optimizer
 
 
 def test_a_checkpoint_gives_back_weights_moments_and_progress(tmp_path) -> None:
     model = small_model()
-    optimiser = optimiser_after_a_step(model)
+    optimizer = optimizer_after_a_step(model)
     checkpoints = Checkpoints(tmp_path, window=2)
-    checkpoints.save(model, optimiser, Progress(step=7, flops=1.5e9))
+    checkpoints.save(model, optimizer, Progress(step=7, flops=1.5e9))
     other = small_model(seed=9)
-    other_optimiser = torch.optim.AdamW(other.parameters(), lr=1e-2)
+    other_optimizer = torch.optim.AdamW(other.parameters(), lr=1e-2)
     assert checkpoints.newest() == Progress(step=7, flops=1.5e9)
-    checkpoints.restore(7, other, other_optimiser)
+    checkpoints.restore(7, other, other_optimizer)
     for name, weight in get_weights(model).items():
         assert torch.equal(weight, get_weights(other)[name])
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
-        for key, value in optimiser.state[mine].items():
-            assert torch.equal(value, other_optimiser.state[theirs][key])
+        for key, value in optimizer.state[mine].items():
+            assert torch.equal(value, other_optimizer.state[theirs][key])
 
 
 def test_the_window_the_best_and_the_newest_are_kept(tmp_path) -> None:
     model = small_model()
-    optimiser = optimiser_after_a_step(model)
+    optimizer = optimizer_after_a_step(model)
     checkpoints = Checkpoints(tmp_path, window=2)
     for step in range(1, 7):
-        checkpoints.save(model, optimiser, Progress(step=step, best_step=2 if step > 1 else 1))
+        checkpoints.save(model, optimizer, Progress(step=step, best_step=2 if step > 1 else 1))
     assert checkpoints.steps() == [2, 5, 6]
     kept = sorted(path.parent.name for path in tmp_path.glob("*/optimiser.safetensors"))
     assert kept == ["step-00000005", "step-00000006"]
@@ -47,7 +47,7 @@ def test_the_average_is_the_mean_of_the_window(tmp_path) -> None:
     checkpoints = Checkpoints(tmp_path, window=2)
     models = [small_model(seed=seed) for seed in (1, 2, 3)]
     for step, model in enumerate(models, start=1):
-        checkpoints.save(model, optimiser_after_a_step(model), Progress(step=step))
+        checkpoints.save(model, optimizer_after_a_step(model), Progress(step=step))
     average, steps = checkpoints.average()
     assert steps == [2, 3]
     for name, weight in average.items():
@@ -61,7 +61,7 @@ def test_an_interruption_does_not_enter_the_average(tmp_path) -> None:
     checkpoints = Checkpoints(tmp_path, window=2)
     model = small_model()
     for step, interim in ((0, False), (3, False), (4, True), (6, False)):
-        checkpoints.save(model, optimiser_after_a_step(model), Progress(step=step, interim=interim))
+        checkpoints.save(model, optimizer_after_a_step(model), Progress(step=step, interim=interim))
     assert checkpoints.average()[1] == [3, 6]
 
 
@@ -69,7 +69,7 @@ def test_a_damaged_checkpoint_can_be_removed_to_go_on_from_the_one_before(tmp_pa
     checkpoints = Checkpoints(tmp_path, window=3)
     model = small_model()
     for step in (1, 2, 3):
-        checkpoints.save(model, optimiser_after_a_step(model), Progress(step=step))
+        checkpoints.save(model, optimizer_after_a_step(model), Progress(step=step))
     (tmp_path / "step-00000003" / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(RunError, match="remove its folder"):
         checkpoints.weights(3)
@@ -84,7 +84,7 @@ def test_a_kill_while_old_checkpoints_are_removed_leaves_whole_ones(tmp_path, mo
     checkpoints = Checkpoints(tmp_path, window=1)
     model = small_model()
     for step in (1, 2):
-        checkpoints.save(model, optimiser_after_a_step(model), Progress(step=step))
+        checkpoints.save(model, optimizer_after_a_step(model), Progress(step=step))
 
     def killed(path, **_) -> None:
         (path / "progress.json").unlink()
@@ -93,18 +93,18 @@ def test_a_kill_while_old_checkpoints_are_removed_leaves_whole_ones(tmp_path, mo
     with monkeypatch.context() as patch:
         patch.setattr("dragoman.training.state.shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            checkpoints.save(model, optimiser_after_a_step(model), Progress(step=3))
+            checkpoints.save(model, optimizer_after_a_step(model), Progress(step=3))
     assert checkpoints.steps() == [2, 3]
     assert checkpoints.newest().step == 3
-    checkpoints.save(model, optimiser_after_a_step(model), Progress(step=4))
+    checkpoints.save(model, optimizer_after_a_step(model), Progress(step=4))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000003", "step-00000004"]
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_intact(tmp_path, monkeypatch) -> None:
     model = small_model()
-    optimiser = optimiser_after_a_step(model)
+    optimizer = optimizer_after_a_step(model)
     checkpoints = Checkpoints(tmp_path, window=2)
-    checkpoints.save(model, optimiser, Progress(step=1))
+    checkpoints.save(model, optimizer, Progress(step=1))
 
     def full(path, raw) -> None:
         if path.name == "optimiser.safetensors":
@@ -113,6 +113,6 @@ def test_a_full_disk_leaves_the_last_checkpoint_intact(tmp_path, monkeypatch) ->
 
     monkeypatch.setattr("dragoman.training.state.write_durably", full)
     with pytest.raises(RunError, match="the disk is full"):
-        checkpoints.save(model, optimiser, Progress(step=2))
+        checkpoints.save(model, optimizer, Progress(step=2))
     assert checkpoints.steps() == [1]
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]

@@ -19,9 +19,9 @@ def takes(config: ModelConfig, weights: Weights) -> bool:
     """Whether the operators fit this model's sizes."""
     return (
         all_in_bytes(weights)
-        and config.width % PANEL == 0
-        and config.width // config.heads % LANES == 0
-        and config.feed_forward_width % GROUP == 0
+        and config.d_model % PANEL == 0
+        and config.d_model // config.num_heads % LANES == 0
+        and config.d_ff % GROUP == 0
     )
 
 
@@ -78,7 +78,7 @@ class NativeBlocks(Blocks):
         total, normal, bytes_ = (f"{part}_{name}" for part in ("sum", "normal", "bytes"))
         known = name in self._ranges
         # Behind a pre-norm there are only products, and these read bytes.
-        in_bytes = known and self.config.norm == "pre"
+        in_bytes = known and self.config.norm_position == "pre"
         wanted = [total if y else "", "" if in_bytes else normal, bytes_ if known else ""]
         self.op("SumNorm", x, y, gain, bias, self._step(name), domain=DOMAIN, names=wanted)
         self._note_bytes(normal, bytes_, name)
@@ -86,7 +86,7 @@ class NativeBlocks(Blocks):
 
     def packed_attention(self, qkv: list[str], lengths: str, name: str) -> str:
         """Of sentences that lie end to end. (N, D)"""
-        heads = self.constant([self.config.heads])
+        heads = self.constant([self.config.num_heads])
         return self._attention("PackedAttention", [*qkv, lengths, heads], name, [])
 
     def attention_to_past(

@@ -1,10 +1,10 @@
-"""What an optimiser costs: floating-point operations until a validation loss is reached, Adam
+"""What an optimizer costs: floating-point operations until a validation loss is reached, Adam
 beside Muon.
 
     dragoman prepare SRC TGT --out runs/data ...
-    python benchmarks/optimisers.py runs/data --steps 500 1000 2000 4000
+    python benchmarks/optimizers.py runs/data --steps 500 1000 2000 4000
 
-For each optimiser every rate is tried on the fewest steps; the best one serves the longer runs.
+For each optimizer every rate is tried on the fewest steps; the best one serves the longer runs.
 Each run is complete: a warm-up of a tenth of its steps, then down in a line to zero, so that the
 last loss of each is its best. Loss is the mean negative log-likelihood of a target piece of the
 validation set. The operations of Muon's own products are counted.
@@ -33,7 +33,7 @@ from dragoman.training.trainer import Trainer
 
 @dataclass(frozen=True)
 class Run:
-    optimiser: str
+    optimizer: str
     rate: float
     steps: int
     batch_tokens: int
@@ -43,11 +43,11 @@ class Run:
     tokens: int
 
 
-def train(args: argparse.Namespace, data: Prepared, optimiser: str, rate: float, steps: int) -> Run:
+def train(args: argparse.Namespace, data: Prepared, optimizer: str, rate: float, steps: int) -> Run:
     settings = {
         **prepared_settings(Path(args.prepared)),
         **dict(assignment.split("=", 1) for assignment in args.set),
-        "training.optimiser": optimiser,
+        "training.optimizer": optimizer,
         "training.learning_rate": rate,
         "training.max_steps": steps,
         "training.warmup_steps": max(1, steps // 10),
@@ -76,7 +76,7 @@ def train(args: argparse.Namespace, data: Prepared, optimiser: str, rate: float,
         steps_of_data.close()
         loss = trainer.validator.nll(data.valid)
     run = Run(
-        optimiser,
+        optimizer,
         rate,
         steps,
         args.batch_tokens,
@@ -86,7 +86,7 @@ def train(args: argparse.Namespace, data: Prepared, optimiser: str, rate: float,
         progress.target_tokens,
     )
     print(
-        f"{optimiser:5} rate {rate:<8g} {steps:6,} steps  {progress.flops:.3g} FLOPs  "
+        f"{optimizer:5} rate {rate:<8g} {steps:6,} steps  {progress.flops:.3g} FLOPs  "
         f"{seconds:6.1f} s  "
         f"{progress.target_tokens / seconds:10,.0f} tokens/s  loss {loss:.4f}  "
         f"({parameter_count(model):,} parameters)",
@@ -134,19 +134,19 @@ def main() -> None:
     data = open_prepared(config, Path(args.prepared))
     shortest, *longer = sorted(args.steps)
     found: dict[str, list[Run]] = {}
-    for optimiser, rates in (("adam", args.adam), ("muon", args.muon)):
+    for optimizer, rates in (("adam", args.adam), ("muon", args.muon)):
         if not rates:
             continue
-        tried = [train(args, data, optimiser, rate, shortest) for rate in rates]
+        tried = [train(args, data, optimizer, rate, shortest) for rate in rates]
         best = min(tried, key=lambda run: run.loss)
-        found[optimiser] = [
+        found[optimizer] = [
             best,
-            *(train(args, data, optimiser, best.rate, steps) for steps in longer),
+            *(train(args, data, optimizer, best.rate, steps) for steps in longer),
         ]
         if args.out:
             with open(args.out, "a", encoding="utf-8") as file:
                 file.writelines(
-                    json.dumps(vars(run)) + "\n" for run in [*tried, *found[optimiser][1:]]
+                    json.dumps(vars(run)) + "\n" for run in [*tried, *found[optimizer][1:]]
                 )
     if len(found) < 2:
         return

@@ -7,12 +7,12 @@ import torch
 
 from dragoman.config import TrainingConfig, make_config
 from dragoman.errors import ConfigError
-from dragoman.training.optimiser import Adam, Muon, make_optimiser, orthogonal, take_step
+from dragoman.training.optimizer import Adam, Muon, make_optimizer, orthogonal, take_step
 from dragoman.training.state import Checkpoints, Progress
 from tests.conftest import small_model
 
 CPU = torch.device("cpu")
-MUON = TrainingConfig(optimiser="muon", weight_decay=0.1)
+MUON = TrainingConfig(optimizer="muon", weight_decay=0.1)
 
 
 def with_gradients(model: torch.nn.Module, seed: int) -> torch.nn.Module:
@@ -22,8 +22,8 @@ def with_gradients(model: torch.nn.Module, seed: int) -> torch.nn.Module:
     return model
 
 
-def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimiser.param_groups:
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
         group["lr"] = rate
 
 
@@ -44,7 +44,7 @@ def test_a_stack_of_matrices_comes_near_its_orthogonal_factors(shape) -> None:
 
 def test_a_step_is_that_of_torchs_own_adam() -> None:
     ours, theirs = small_model(), small_model()
-    adam = make_optimiser(ours, TrainingConfig(optimiser="adam", weight_decay=0.1), CPU)
+    adam = make_optimizer(ours, TrainingConfig(optimizer="adam", weight_decay=0.1), CPU)
     options = {"betas": adam.defaults["betas"], "eps": adam.defaults["eps"]}
     peer = torch.optim.AdamW(theirs.parameters(), weight_decay=0.1, fused=True, **options)
     for seed in range(3):
@@ -69,9 +69,9 @@ def test_a_step_is_that_of_torchs_own_muon() -> None:
     for seed in range(4):
         with_gradients(ours, seed)
         with_gradients(theirs, seed)
-        for optimiser in (muon, peer):
-            set_rate(optimiser, 0.01)
-            optimiser.step()
+        for optimizer in (muon, peer):
+            set_rate(optimizer, 0.01)
+            optimizer.step()
     for mine, other, start in zip(ours.parameters(), theirs.parameters(), before, strict=True):
         # torch's works in bfloat16 also on a CPU: equal to its two digits
         torch.testing.assert_close(mine - start, other - start, atol=1e-3, rtol=0.05)
@@ -81,9 +81,9 @@ def test_without_a_gradient_muon_only_decays_its_weights() -> None:
     layer = torch.nn.Linear(6, 4, bias=False)
     before = layer.weight.detach().clone()
     layer.weight.grad = torch.zeros_like(layer.weight)
-    optimiser = Muon(torch.nn.ModuleList([layer, torch.nn.LayerNorm(4)]), MUON, CPU)
-    set_rate(optimiser, 0.5)
-    optimiser.step()
+    optimizer = Muon(torch.nn.ModuleList([layer, torch.nn.LayerNorm(4)]), MUON, CPU)
+    set_rate(optimizer, 0.5)
+    optimizer.step()
     torch.testing.assert_close(layer.weight.detach(), before * (1 - 0.5 * 0.1))
 
 
@@ -120,21 +120,23 @@ def test_queries_keys_and_values_are_matrices_of_their_own() -> None:
     model = with_gradients(small_model(), 1)
     weight = model.encoder[0].attention.project.to_qkv.weight
     before = weight.detach().clone()
-    gradients = weight.grad.split(model.config.width)
-    optimiser = Muon(model, TrainingConfig(optimiser="muon", momentum=0.0), CPU)
-    set_rate(optimiser, 1.0)
-    optimiser.step()
-    for part, gradient in zip((before - weight).split(model.config.width), gradients, strict=True):
-        expected = 0.2 * math.sqrt(model.config.width) * orthogonal(gradient[None])[0]
+    gradients = weight.grad.split(model.config.d_model)
+    optimizer = Muon(model, TrainingConfig(optimizer="muon", momentum=0.0), CPU)
+    set_rate(optimizer, 1.0)
+    optimizer.step()
+    for part, gradient in zip(
+        (before - weight).split(model.config.d_model), gradients, strict=True
+    ):
+        expected = 0.2 * math.sqrt(model.config.d_model) * orthogonal(gradient[None])[0]
         torch.testing.assert_close(part, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_embeddings_norms_and_biases_stay_with_adam() -> None:
     muon, adam = (with_gradients(small_model(), 1) for _ in range(2))
     for model, settings in ((muon, MUON), (adam, TrainingConfig(weight_decay=0.1))):
-        optimiser = make_optimiser(model, settings, CPU)
-        set_rate(optimiser, 0.01)
-        optimiser.step()
+        optimizer = make_optimizer(model, settings, CPU)
+        set_rate(optimizer, 0.01)
+        optimizer.step()
     same = {
         name
         for (name, one), other in zip(muon.named_parameters(), adam.parameters(), strict=True)
@@ -158,27 +160,27 @@ def test_operations_of_a_step_are_counted() -> None:
 
 def test_muon_is_refused_where_ranks_hold_parts_of_matrices() -> None:
     with pytest.raises(ConfigError, match="whole matrices"):
-        make_config("tiny", settings={"training.optimiser": "muon", "training.sharded": True})
+        make_config("tiny", settings={"training.optimizer": "muon", "training.sharded": True})
     with pytest.raises(ConfigError, match=r"training\.momentum is Muon's"):
-        make_config("tiny", settings={"training.optimiser": "adam", "training.momentum": 0.5})
+        make_config("tiny", settings={"training.optimizer": "adam", "training.momentum": 0.5})
 
 
 def test_after_a_checkpoint_the_next_step_has_the_same_bits(tmp_path) -> None:
     """Muon's momentum is saved and restored beside Adam's moments."""
     unbroken, resumed = small_model(), small_model(seed=9)
-    optimiser = make_optimiser(unbroken, MUON, CPU)
-    step(unbroken, optimiser, seed=1)
+    optimizer = make_optimizer(unbroken, MUON, CPU)
+    step(unbroken, optimizer, seed=1)
     checkpoints = Checkpoints(tmp_path, window=1)
-    checkpoints.save(unbroken, optimiser, Progress(step=1))
-    fresh = make_optimiser(resumed, MUON, CPU)
+    checkpoints.save(unbroken, optimizer, Progress(step=1))
+    fresh = make_optimizer(resumed, MUON, CPU)
     checkpoints.restore(1, resumed, fresh)
-    step(unbroken, optimiser, seed=2)
+    step(unbroken, optimizer, seed=2)
     step(resumed, fresh, seed=2)
     for one, other in zip(unbroken.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-def step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, seed: int) -> None:
+def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
     with_gradients(model, seed)
-    set_rate(optimiser, 0.01)
-    optimiser.step()
+    set_rate(optimizer, 0.01)
+    optimizer.step()

@@ -1,4 +1,4 @@
-"""The step that all training takes, and its optimisers: Adam for everything, or Muon for the
+"""The step that all training takes, and its optimizers: Adam for everything, or Muon for the
 matrices inside the model and Adam for the rest.
 
 Muon (Jordan et al. 2024) keeps a running sum of the gradient of a matrix, as momentum does, but
@@ -31,12 +31,12 @@ _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _RMS_OF_ADAM = 0.2
 
 
-def make_optimiser(
+def make_optimizer(
     model: Model, training: TrainingConfig, device: torch.device
 ) -> torch.optim.Optimizer:
-    """The optimiser that the settings ask for, its rate still 0."""
+    """The optimizer that the settings ask for, its rate still 0."""
     # A convolutional or recurrent model may have no linear layer inside: then all of it is Adam's.
-    if training.optimiser == "muon" and any(_hidden_matrices(model)):
+    if training.optimizer == "muon" and any(_hidden_matrices(model)):
         return Muon(model, training, device)
     return _adam(model.parameters(), training, device)
 
@@ -55,7 +55,7 @@ def _adam(
 
 
 def take_step(
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     parameters: Iterable[nn.Parameter],
     rate: float,
     clip_norm: float = 1.0,
@@ -67,18 +67,18 @@ def take_step(
     one after the other, so that only one of them is held in memory.
     """
     if losses is not None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         for loss in losses:
             loss.backward()  # type: ignore[no-untyped-call]
     norm = whole(nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf))
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = rate
-    optimiser.step()
+    optimizer.step()
     return norm
 
 
 class _WithoutCompiler(torch.optim.Optimizer):
-    """An optimiser whose methods are torch's own, without the wrappers around them.
+    """An optimizer whose methods are torch's own, without the wrappers around them.
 
     These keep torch.compile out, and import it to do so, which takes seconds. Nothing here is
     compiled.
@@ -105,7 +105,7 @@ class Muon(_WithoutCompiler):
         super().__init__([matrix for matrix, _ in matrices], self._adam.defaults)
         self._momentum = training.momentum
         self._rows = dict(matrices)
-        # One dictionary and one list for both: checkpoints and schedules see a single optimiser.
+        # One dictionary and one list for both: checkpoints and schedules see a single optimizer.
         self._adam.state = self.state
         self.param_groups += self._adam.param_groups
 
