@@ -51,12 +51,12 @@ from dragoman.model.build import Model, build_model
 from dragoman.model.transformer import Transformer
 from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
+from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.cost import matrix_ceiling, training_flops
 from dragoman.training.gradients import make_gradients
 from dragoman.training.journal import Journal
 from dragoman.training.optimizer import make_optimizer
 from dragoman.training.run import train as run_training
-from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 
 WARM_UP = 100  # steps of real training: they compile kernels and record shapes
@@ -133,8 +133,8 @@ def our_step(config: Config, pieces: Vocabulary, device: torch.device) -> tuple[
     optimizer = make_optimizer(model, config.training, device)
 
     def step(batch: Batch) -> None:
-        gradients.clear()
-        gradients.add(batch, batch.tokens)
+        gradients.zero()
+        gradients.accumulate(batch, batch.tokens)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 

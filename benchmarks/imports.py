@@ -25,7 +25,7 @@ from dragoman.convert.to_huggingface import to_huggingface
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from dragoman.text.codec import ZEROS
 from dragoman.text.metrics import bleu
 from tests.agree.test_converters import LONGEST, decoding, opus_folder

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 
 from dragoman.config import make_config
-from dragoman.data.prepare import Prepared, open_prepared, prepared_settings
+from dragoman.data.prepare import Dataset, open_prepared, prepared_settings
 from dragoman.engine.torch_engine import pick_device
 from dragoman.model.build import build_model, parameter_count
+from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.cost import fitting_micro_batch
 from dragoman.training.journal import NoJournal
-from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 
 
@@ -43,7 +43,7 @@ class Run:
     tokens: int
 
 
-def train(args: argparse.Namespace, data: Prepared, optimizer: str, rate: float, steps: int) -> Run:
+def train(args: argparse.Namespace, data: Dataset, optimizer: str, rate: float, steps: int) -> Run:
     settings = {
         **prepared_settings(Path(args.prepared)),
         **dict(assignment.split("=", 1) for assignment in args.set),
@@ -71,7 +71,7 @@ def train(args: argparse.Namespace, data: Prepared, optimizer: str, rate: float,
         while progress.step < steps:
             progress.position, batches = next(steps_of_data)
             trainer.step(batches, NoJournal())
-        trainer.settle(NoJournal())
+        trainer.log_pending_step(NoJournal())
         seconds = time.monotonic() - started
         steps_of_data.close()
         loss = trainer.validator.nll(data.valid)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.convert.marian import interleaved, layers_to_marian
-from dragoman.model.interface import Model
+from dragoman.model.base import Model
 from dragoman.model.weights import get_weights
 
 

@@ -19,10 +19,10 @@ import torch
 from peers import TorchTransformer, peer_step
 
 from dragoman.config import Config, make_config
-from dragoman.data.prepare import Prepared, prepare
+from dragoman.data.prepare import Dataset, prepare
 from dragoman.model.build import build_model
+from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.optimizer import make_optimizer
-from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -35,7 +35,7 @@ class Silent:
         pass
 
 
-def prepared(tokens: int, folder: Path) -> tuple[Config, Prepared]:
+def prepared(tokens: int, folder: Path) -> tuple[Config, Dataset]:
     corpora = [
         {"source": str(EXAMPLES / "tatoeba.de.gz"), "target": str(EXAMPLES / "tatoeba.en.gz")}
     ]
@@ -73,7 +73,7 @@ def main() -> None:
             _, batches = next(steps)
             clock = [time.perf_counter()]
             trainer.step(batches, Silent())  # type: ignore[arg-type]
-            trainer.settle(Silent())  # type: ignore[arg-type]
+            trainer.log_pending_step(Silent())  # type: ignore[arg-type]
             clock.append(time.perf_counter())
             for batch in batches:
                 source, target_in, target_out = (

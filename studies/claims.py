@@ -22,7 +22,7 @@ from dragoman.compare.report import as_text
 from dragoman.compare.runs import Study, claim_folder, cores, default_jobs, run_all
 from dragoman.compare.systems import Scale, System
 from dragoman.compare.texts import Given
-from dragoman.config.settings import near_miss
+from dragoman.config.settings import did_you_mean
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError
 from dragoman.storage.files import storage_errors, write_atomically
@@ -158,7 +158,7 @@ def _known(claims: Sequence[str]) -> list[str]:
     for name in claims:
         if name not in CLAIMS:
             raise ConfigError(
-                f"claim {name!r} is unknown{near_miss(name, CLAIMS)}; it can be "
+                f"claim {name!r} is unknown{did_you_mean(name, CLAIMS)}; it can be "
                 f"{', '.join(CLAIMS)}."
             )
     return [name for name in CLAIMS if name in claims or not claims]

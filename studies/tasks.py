@@ -34,7 +34,7 @@ from dragoman.data.batches import rng
 from dragoman.model.build import Model, build_model
 from dragoman.storage.files import write_atomically
 from dragoman.text.vocabulary import Vocabulary
-from dragoman.training.optimizer import Adam, take_step
+from dragoman.training.optimizer import Adam, optimizer_step
 from studies.scales import FULL, QUICK
 
 SPECIAL = 4  # padding, unknown, begin, end: symbols come behind them
@@ -268,7 +268,7 @@ def logits_of(model: Model, examples: Examples) -> Tensor:
     device = model.output.weight.device
     source = torch.from_numpy(examples.source).to(device)
     if examples.target_in is None:
-        hidden = model.encode(source)[0]
+        hidden = model.encoder_states(source)[0]
     else:
         hidden = model(source, torch.from_numpy(examples.target_in).to(device))
     logits = model.logits(hidden)
@@ -299,7 +299,7 @@ def run_trial(trial: Trial) -> Outcome:
         warmth = min(1.0, step / (0.1 * trial.steps))
         left = (trial.steps - step + 1) / trial.steps
         rate = trial.rate * min(warmth, left / 0.9)
-        take_step(optimizer, model.parameters(), rate, losses=[loss])
+        optimizer_step(optimizer, model.parameters(), rate, losses=[loss])
         losses.append(loss.detach())  # reading it would make a GPU wait
         if step in looks:
             course.append((step, _mean(right_by_group(model, test))))

@@ -14,7 +14,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.search.hypotheses import Hypothesis
-from dragoman.engine.interface import Engine, Forbidden, Step, top_k
+from dragoman.engine.protocol import BannedTokens, Engine, Step, top_k
 from dragoman.text.vocabulary import Vocabulary
 
 WORDS = [4, 5, 6, 7]
@@ -83,7 +83,7 @@ class RandomEngine(Engine):
         k: int | None,
         *,
         attention: bool = False,
-        forbid: Forbidden | None = None,
+        banned: BannedTokens | None = None,
     ) -> Step:
         self.rows += len(tokens)
         state = [
@@ -95,8 +95,8 @@ class RandomEngine(Engine):
         for row, (source, said) in enumerate(state):
             # without <s>
             log_probs[row], looks[row, : len(source)] = self.next_words(source, said[1:])
-        if forbid is not None:
-            log_probs[forbid] = -np.inf
+        if banned is not None:
+            log_probs[banned] = -np.inf
         looked_at = looks if attention else None
         if k is None:
             return Step(state, None, log_probs, looked_at)

@@ -32,22 +32,22 @@ import numpy as np
 import safetensors.numpy
 
 from dragoman.bundle.gate import Gate
-from dragoman.bundle.int8 import SCALES, dequantise, misfit
+from dragoman.bundle.int8 import SCALES, dequantize, misfit
 from dragoman.bundle.low_rank import adapted, factors
 from dragoman.bundle.plain_weights import check_plain_weights, plain_weights
 from dragoman.config import Config, beyond_plain, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
-from dragoman.storage.ahead import PRETRAINED as PRETRAINED
-from dragoman.storage.ahead import WEIGHTS, Content, read_before
 from dragoman.storage.files import storage_errors, write_atomically
-from dragoman.storage.tensors import tensors
-from dragoman.storage.untrusted import (
-    leads_out,
+from dragoman.storage.prefetch import PRETRAINED as PRETRAINED
+from dragoman.storage.prefetch import WEIGHTS, Content, take_prefetched
+from dragoman.storage.safe_read import (
+    escapes_folder,
     memory_bytes,
-    parsed_json,
-    parsed_toml,
+    parse_json,
+    parse_toml,
     read_regular,
 )
+from dragoman.storage.tensors import tensors
 from dragoman.storage.version import __version__
 from dragoman.text.codec import CODEC_FILES, Codec
 from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
@@ -105,13 +105,13 @@ class Bundle:
 
     def float_weights(self) -> dict[str, np.ndarray]:
         """With an adapter, those of the adapted model. They may be written to, as PyTorch wants."""
-        floats = dequantise(self.merged().weights)
+        floats = dequantize(self.merged().weights)
         return {name: np.require(array, requirements="W") for name, array in floats.items()}
 
-    def in_float(self) -> "Bundle":
+    def dequantized(self) -> "Bundle":
         """The same, merged and without int8."""
         merged = self.merged()
-        return replace(merged, weights=dequantise(merged.weights))
+        return replace(merged, weights=dequantize(merged.weights))
 
 
 def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -304,10 +304,10 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such model folder.")
-    if leads_out(path, folder):
+    if escapes_folder(path, folder):
         raise BundleError(f"{path} is a link that leads out of the bundle.")
     try:
-        manifest = parsed_json(read_regular(path, _LARGEST[MANIFEST]))
+        manifest = parse_json(read_regular(path, _LARGEST[MANIFEST]))
         version = manifest["format"]
         files = manifest["files"]
         engine = manifest.get(_ENGINE, "auto")
@@ -341,7 +341,7 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
 
     Size and kind are looked at before it is read.
     """
-    if leads_out(path, path.parent):
+    if escapes_folder(path, path.parent):
         raise BundleError(f"{path.name} is a link that leads out of the bundle.")
     try:
         size, digest = facts["size"], facts["sha256"]
@@ -353,7 +353,7 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
             raise BundleError(
                 f"{path.name} has {actual:,} bytes, its manifest says {size}: the file is damaged."
             )
-        content = read_before(path)
+        content = take_prefetched(path)
         if content is None or len(content.raw) > limit:
             raw = read_regular(path, limit)
             content = Content(raw, hashlib.sha256(raw).hexdigest())
@@ -368,7 +368,7 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
 
 def _config(raw: bytes) -> Config:
     try:
-        return from_tree(parsed_toml(raw))
+        return from_tree(parse_toml(raw))
     except ValueError as error:
         raise BundleError(f"{_CONFIG} cannot be read ({error}).") from None
 
@@ -404,7 +404,7 @@ def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarra
 
 def _ranges(raw: bytes) -> dict[str, float]:
     try:
-        ranges = dict(parsed_json(raw))
+        ranges = dict(parse_json(raw))
     except (ValueError, TypeError) as error:
         raise BundleError(f"{RANGES} cannot be read ({error}).") from None
     for name, largest in ranges.items():
@@ -416,7 +416,7 @@ def _ranges(raw: bytes) -> dict[str, float]:
 def _card(raw: bytes) -> dict[str, Any]:
     """A card whose known entries are of the kinds that they are printed as."""
     try:
-        card = dict(parsed_json(raw))
+        card = dict(parse_json(raw))
         texts = [*card.get("from", []), *card.get("to", []), card.get("scored_on", "")]
         for score in card.get("scores", []):
             texts += [score["name"], score["signature"]]

@@ -31,17 +31,17 @@ from dragoman.compare.workers import worker_pool
 from dragoman.config import Config, make_config, replace
 from dragoman.config.settings import to_tree
 from dragoman.data.batches import BatchPlan
-from dragoman.data.prepare import Prepared, open_prepared, prepare
+from dragoman.data.prepare import Dataset, open_prepared, prepare
 from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import build_model
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.metrics import score
-from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
 from dragoman.training.optimizer import Muon, make_optimizer
 from dragoman.training.run import train
+from dragoman.training.run_folder import CHECKPOINTS, contains_run, write_settings
 
 _JOBS_ON_GPU, _MOST_JOBS = 6, 8
 _RESULT, _SAID = "result.json", "console.txt"
@@ -163,7 +163,7 @@ def _train_model(study: Study, system: System) -> bool:
     """Whether there is a model, trained to its end."""
     folder = study.run_of(system)
     folder.mkdir(parents=True, exist_ok=True)
-    if not holds_run(folder):
+    if not contains_run(folder):
         write_settings(folder, _with_budget(study, system))
     with open(folder / _SAID, "a", encoding="utf-8") as file:
         console = Console(file=file, width=120, markup=False)
@@ -229,7 +229,7 @@ def _with_budget(study: Study, system: System) -> Config:
     return replace(config, settings)
 
 
-def _steps_in_epoch(config: Config, data: Prepared) -> int:
+def _steps_in_epoch(config: Config, data: Dataset) -> int:
     store, training = data.train, config.training
     plan = BatchPlan(
         store.source_lengths, store.target_lengths, training.batch_tokens, training.seed
@@ -237,7 +237,7 @@ def _steps_in_epoch(config: Config, data: Prepared) -> int:
     return sum(1 for _ in plan.epoch(0))
 
 
-def _flops_per_step(config: Config, data: Prepared) -> float:
+def _flops_per_step(config: Config, data: Dataset) -> float:
     """The mean over an epoch, with what the optimizer computes beside the gradient."""
     store, codec = data.train, data.codec
     model = build_model(config.model, codec.source, codec.target, codec.shared)

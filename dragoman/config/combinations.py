@@ -51,7 +51,7 @@ _WITH_HEADS = ("transformer", "decoder-only")
 _OF_PRESETS = ("norm_position", "dropout")
 
 
-def misfits(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+def incompatible_settings(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
     """Why settings do not go together, if they do not."""
     yield from _not_of_this_architecture(settings, default)
     yield from _sizes(settings)

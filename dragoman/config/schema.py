@@ -17,15 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from dragoman.config.combinations import SIZES, misfits
+from dragoman.config.combinations import SIZES, incompatible_settings
 from dragoman.config.old_names import with_current_names
 from dragoman.config.presets import DEFAULT_PRESET, PRESETS
 from dragoman.config.settings import (
     build,
     describe,
+    did_you_mean,
     leaves,
     merge,
-    near_miss,
     nesting_errors,
     put_all,
     read_toml,
@@ -495,7 +495,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Settings that do not go together are refused here, before anything is computed."""
-        for reason in misfits(flatten(self), _defaults()):
+        for reason in incompatible_settings(flatten(self), _defaults()):
             raise ConfigError(reason)
 
 
@@ -518,7 +518,7 @@ def make_config(
     if name is not None:
         if not isinstance(name, str) or name not in PRESETS:
             raise ConfigError(
-                f"preset {name!r} is unknown{near_miss(name, PRESETS)}; it can be "
+                f"preset {name!r} is unknown{did_you_mean(name, PRESETS)}; it can be "
                 f"{', '.join(PRESETS)}."
             )
         put_all(tree, PRESETS[name])

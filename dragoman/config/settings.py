@@ -174,7 +174,7 @@ def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
             yield f"{path}{key}", value
 
 
-def near_miss(name: Any, names: Any) -> str:
+def did_you_mean(name: Any, names: Any) -> str:
     """A hint in words at the name that was perhaps meant, or nothing."""
     close = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""
@@ -215,7 +215,7 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     if "choices" in rules and value not in rules["choices"]:
         choices = rules["choices"]
         raise ConfigError(
-            f"{path} is {value!r}{near_miss(value, choices)}; it can be {', '.join(choices)}."
+            f"{path} is {value!r}{did_you_mean(value, choices)}; it can be {', '.join(choices)}."
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{path} is {value}: expected a finite number.")

@@ -36,7 +36,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Position(Variant):
+class PositionVariant(Variant):
     """`vector`: joined to the words (`model/positions.py`).
 
     `in_attention`: acts on how far apart query and key are (`model/distances.py`).
@@ -177,36 +177,36 @@ DECODER_SUBLAYERS = {
     ),
 }
 POSITIONS = {
-    "none": Position("no positions"),
-    "index": Position("the number of the position", vector=True, needs=_index),
-    "sinusoidal": Position(
+    "none": PositionVariant("no positions"),
+    "index": PositionVariant("the number of the position", vector=True, needs=_index),
+    "sinusoidal": PositionVariant(
         "sines and cosines of many wavelengths",
         plain=True,
         vector=True,
         needs=_even_width,
     ),
-    "sinusoidal-from-1": Position(
+    "sinusoidal-from-1": PositionVariant(
         "the same with exponents that begin at 2/D instead of 0, as one note has it",
         vector=True,
         needs=_even_width,
     ),
-    "learned": Position(
+    "learned": PositionVariant(
         "a learned vector for each position",
         plain=True,
         vector=True,
         needs=_reaches,
     ),
-    "rotary": Position(
+    "rotary": PositionVariant(
         "queries and keys are rotated (RoPE)",
         in_attention=True,
         needs=_even_features,
     ),
-    "relative": Position(
+    "relative": PositionVariant(
         "a learned number for each distance",
         in_attention=True,
         fused=False,
     ),
-    "alibi": Position(
+    "alibi": PositionVariant(
         "scores fall with the distance, with a slope per head", in_attention=True, fused=False
     ),
 }

@@ -34,7 +34,7 @@ from dragoman.convert.from_huggingface import marian_languages, named_languages
 from dragoman.convert.marian import interleaved
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError
-from dragoman.storage.untrusted import memory_bytes, parsed_json, read_regular
+from dragoman.storage.safe_read import memory_bytes, parse_json, read_regular
 from dragoman.text.codec import ZEROS, Codec, Framing
 from dragoman.text.languages import Languages
 
@@ -340,7 +340,7 @@ def _vocabulary(theirs: TheirFolder, side: str) -> list[str]:
         raise ConversionError(f"{theirs.path} holds no {names[0]} and no {names[2]}.")
     raw = theirs.read(name)
     try:
-        pieces = parsed_json(raw) if name.endswith("json") else raw.decode().split("\n")
+        pieces = parse_json(raw) if name.endswith("json") else raw.decode().split("\n")
     except ValueError as error:
         raise ConversionError(f"{theirs.path / name} cannot be read ({error}).") from None
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):

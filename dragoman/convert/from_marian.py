@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.bundle.folder import Bundle
-from dragoman.bundle.int8 import SCALES, ZERO, quantise
+from dragoman.bundle.int8 import SCALES, ZERO, quantize
 from dragoman.config import Config, make_config
 from dragoman.convert.from_huggingface import marian_languages, numbered
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
@@ -139,7 +139,7 @@ def _same_bytes(
 
     `counts` has for each weight what a byte of it counted, or 0.
     """
-    stored = quantise(weights)
+    stored = quantize(weights)
     for name, array in weights.items():
         if name + SCALES not in stored or not counts[name].any():
             continue

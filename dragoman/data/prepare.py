@@ -31,9 +31,9 @@ import numpy as np
 
 from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
 from dragoman.config.settings import read_toml
-from dragoman.data.encoding import (
-    Lines,
-    Span,
+from dragoman.data.prepare_workers import (
+    CopyJob,
+    SentenceRange,
     Workers,
     are_worth_processes,
     count_in,
@@ -45,8 +45,8 @@ from dragoman.data.store import (
     SOURCE_IDS,
     TARGET_IDS,
     TEXT,
-    Rows,
-    RowsWriter,
+    RaggedFile,
+    RaggedFileWriter,
     Side,
     Store,
     StoreWriter,
@@ -98,7 +98,7 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Dataset:
     codec: Codec
     train: Store
     valid: Sentences
@@ -124,7 +124,7 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
     return tuple(named)
 
 
-def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepared:
+def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Dataset:
     """Read, check, hold out, learn pieces (unless a codec is given), encode, write.
 
     Then open what was written.
@@ -242,7 +242,7 @@ def _alarms(corpora: tuple[Corpus, ...], text: "_Text", workers: Workers) -> Ite
 
 
 def _alarms_of(folder: Path, source: Side, target: Side, corpus: Corpus) -> list[str]:
-    rows = Rows(folder, TEXT, _BYTE)
+    rows = RaggedFile(folder, TEXT, _BYTE)
     blocks = []
     for place in places_of_blocks(source.sentences):
         left, right = (
@@ -262,7 +262,7 @@ def prepared_settings(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
 
 
-def open_prepared(config: Config, folder: Path) -> Prepared:
+def open_prepared(config: Config, folder: Path) -> Dataset:
     """What an earlier `prepare` left in a folder."""
     try:
         facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
@@ -279,7 +279,7 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
             f"data.max_length={config.data.max_length} pieces."
         )
     valid = read_sentences(config.data.valid) if config.data.valid else Sentences(*facts["valid"])
-    return Prepared(codec, train, valid, facts["too_long"], facts["notes"])
+    return Dataset(codec, train, valid, facts["too_long"], facts["notes"])
 
 
 def read_sentences(corpora: Iterable[Corpus]) -> Sentences:
@@ -319,10 +319,10 @@ class _Text:
     joined: list[tuple[int, int]]
 
     @property
-    def rows(self) -> Rows:
-        return Rows(self.folder, TEXT, _BYTE)
+    def rows(self) -> RaggedFile:
+        return RaggedFile(self.folder, TEXT, _BYTE)
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[SentenceRange]:
         return chain.from_iterable(spans_of(self.folder, side) for side in self.sides)
 
     def blocks(self, corpus: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -343,14 +343,14 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
     """
     keys = [_sides_of(corpus) for corpus in corpora]
     parts: dict[_Key, list[Path]] = {key: [] for pair in keys for key in pair}
-    work: list[Lines] = []
+    work: list[CopyJob] = []
     for name, is_table in dict.fromkeys((name, column is not None) for name, column in parts):
         columns = (0, 1) if is_table else (None,)
         for file in shards(name):
             places = tuple(aside / "parts" / f"{len(work)}.{column or 0}" for column in columns)
             for column, place in zip(columns, places, strict=True):
                 parts[name, column].append(place)
-            work.append(Lines(file, places))
+            work.append(CopyJob(file, places))
     lines = dict(zip((part.places[0] for part in work), workers.copy(work), strict=True))
     for corpus, (source, target) in zip(corpora, keys, strict=True):
         if corpus.target:
@@ -360,7 +360,7 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
                 [lines[part] for part in parts[target]],
             )
     sides: dict[_Key, Side] = {}
-    with RowsWriter(aside / "train", TEXT) as text:
+    with RaggedFileWriter(aside / "train", TEXT) as text:
         for key, files in parts.items():
             first = sum(side.sentences for side in sides.values())
             sides[key] = Side(key[0], first, sum(_append(file, text) for file in files))
@@ -390,9 +390,9 @@ def _check_ends(corpus: Corpus, source_lines: list[int], target_lines: list[int]
             raise CorpusError(where_the_sides_part(source, target))
 
 
-def _append(part: Path, text: RowsWriter) -> int:
+def _append(part: Path, text: RaggedFileWriter) -> int:
     """Move the lines of a part behind the others; how many they are."""
-    rows = Rows(part.parent, part.name, _BYTE)
+    rows = RaggedFile(part.parent, part.name, _BYTE)
     for start in range(0, len(rows), _BLOCK):
         starts = rows.starts[start : start + _BLOCK + 1]
         text.add(rows.values[starts[0] : starts[-1]], np.diff(starts))
@@ -441,7 +441,7 @@ def _examine(
     return reports, valid
 
 
-def _sentence(rows: Rows, number: int) -> str:
+def _sentence(rows: RaggedFile, number: int) -> str:
     return line_of(rows[number].tobytes().decode())
 
 
@@ -510,7 +510,7 @@ def _learn(
 
 def _sampled(
     text: _Text, languages: dict[int, str], in_training: np.ndarray, wanted: int, normalisation: str
-) -> Iterator[tuple[Span, np.ndarray, str]]:
+) -> Iterator[tuple[SentenceRange, np.ndarray, str]]:
     """Which sentences to learn from: about so many, none twice.
 
     They come from some sides, whose languages are given.
@@ -532,7 +532,7 @@ def _encode(text: _Text, codec: Codec, kind: str, folder: Path, workers: Workers
     for name, used in (
         {IDS: sources | targets} if codec.shared else {SOURCE_IDS: sources, TARGET_IDS: targets}
     ).items():
-        with RowsWriter(text.folder, name) as ids:
+        with RaggedFileWriter(text.folder, name) as ids:
             for number, side in enumerate(text.sides):
                 if number not in used:
                     ids.add(np.zeros(0, dtype), np.zeros(side.sentences, np.int64))
@@ -560,7 +560,8 @@ def _pair(
     longest = 0
     dtype = type_of_ids(max(len(codec.source), len(codec.target)))
     sources_ids, targets_ids = (
-        Rows(text.folder, IDS if codec.shared else name, dtype) for name in (SOURCE_IDS, TARGET_IDS)
+        RaggedFile(text.folder, IDS if codec.shared else name, dtype)
+        for name in (SOURCE_IDS, TARGET_IDS)
     )
     with StoreWriter(text.folder, dtype, text.sides, codec.mark, codec.source.eos) as store:
         for number, corpus in enumerate(corpora):

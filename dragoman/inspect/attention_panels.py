@@ -56,7 +56,7 @@ def queries(config: ModelConfig) -> Panel:
             ),
             (
                 (ConvolutionalDecoderLayer.forward, "context ="),
-                (ConvS2S.begin, "return [window]"),
+                (ConvS2S.encode, "return [window]"),
             ),
         )
     bare = not config.attention.projections
@@ -220,10 +220,10 @@ def heads(config: ModelConfig) -> Panel:
 
 
 def cross(config: ModelConfig) -> Panel:
-    from dragoman.model.blocks import DecoderLayer
     from dragoman.model.convolutional import ConvS2S
     from dragoman.model.recurrent import _Attending
     from dragoman.model.transformer import Transformer
+    from dragoman.model.transformer_layers import DecoderLayer
 
     title = "From the encoder to the decoder"
     if config.architecture == "decoder-only":
@@ -236,11 +236,11 @@ def cross(config: ModelConfig) -> Panel:
     lines = _projected("m", bare=not config.attention.projections)
     code: tuple[Code, ...] = {
         "transformer": (
-            (Transformer.begin, "given += layer.memory(x)"),
+            (Transformer.encode, "encoder_state += layer.memory(x)"),
             (DecoderLayer.memory, "return"),
             (DecoderLayer.forward, "x = self.around_cross"),
         ),
-        "convs2s": ((ConvS2S.begin, "return [window]"),),
+        "convs2s": ((ConvS2S.encode, "return [window]"),),
     }.get(config.architecture, ((_Attending.given, "return"), (_Attending.look, "y: Tensor")))
     source = (
         "the encoder layer of the same number"

@@ -43,7 +43,7 @@ from dragoman.text.codec import Codec
 
 if TYPE_CHECKING:
     from dragoman.engine.torch_engine import TorchEngine
-    from dragoman.model.attention import Look
+    from dragoman.model.attention import AttentionTrace
     from dragoman.model.trace import Trace
 
 LISTED = 12  # pieces of the vocabulary shown at each step
@@ -277,7 +277,7 @@ def _parts(engine: "TorchEngine", seen: "Trace", config: ModelConfig) -> list[di
     return parts
 
 
-def _look(look: "Look") -> dict[str, Any]:
+def _look(look: "AttentionTrace") -> dict[str, Any]:
     shown = {name: _array(getattr(look, name)) for name in ("q", "k", "v", "scores", "weights")}
     mask = None
     if look.mask is not None and not bool(look.mask.all()):

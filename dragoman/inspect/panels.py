@@ -61,7 +61,7 @@ def _subwords() -> Panel:
 
 def _embedding(config: ModelConfig) -> Panel:
     from dragoman.bundle.plain_weights import sinusoids
-    from dragoman.model.interface import Words
+    from dragoman.model.base import WordEmbedding
     from dragoman.model.positions import Learned, Sinusoidal, SinusoidalFromOne
     from dragoman.model.transformer import Embedding
 
@@ -92,7 +92,7 @@ def _embedding(config: ModelConfig) -> Panel:
             "The strip is the vector of the chosen piece, a colour for each feature. " + why,
             (formula("x = root of D times E of w", f"x_t = {word}"),),
             (
-                (Words.forward, "self.words(ids)")
+                (WordEmbedding.forward, "self.words(ids)")
                 if recurrent
                 else (Embedding.forward, "self.positions(self.words"),
             ),
@@ -237,7 +237,7 @@ def _feed_forward(config: ModelConfig) -> Panel:
 def _next_word(config: ModelConfig) -> Panel:
     from dragoman.decode.search.sampling import _draw
     from dragoman.engine.torch_engine import TorchEngine
-    from dragoman.model.interface import Model
+    from dragoman.model.base import Model
     from dragoman.model.lexical import Lexical
 
     lexical = config.architecture == "lexical"

@@ -30,7 +30,7 @@ from dragoman.model.similarities import SIMILARITIES, scaled_dot
 from dragoman.model.spans import SPANS, causal_mask
 
 
-class Look(NamedTuple):
+class AttentionTrace(NamedTuple):
     """One attention as it was computed, for whoever wants to see it."""
 
     q: Tensor  # (B, H, T, K), as the similarity takes it
@@ -42,7 +42,7 @@ class Look(NamedTuple):
     y: Tensor  # (B, H, T, K), before the heads are joined
 
 
-Record = list[Look]
+AttentionRecord = list[AttentionTrace]
 """Where attention leaves what it computed."""
 
 
@@ -55,7 +55,7 @@ def plain_attention(
     dropout: float = 0.0,
     bias: Tensor | None = None,
     choose: Callable[[Tensor], Tensor] = lambda weights: weights,
-    record: Record | None = None,
+    record: AttentionRecord | None = None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(similarity(q, k) + bias) v, and the weights.
 
@@ -68,7 +68,7 @@ def plain_attention(
     weights = choose(torch.softmax(seen, dim=-1))
     y = F.dropout(weights, dropout, dropout > 0) @ v  # (B, H, T, K)
     if record is not None:
-        record.append(Look(q, k, v, scores, mask, weights, y))
+        record.append(AttentionTrace(q, k, v, scores, mask, weights, y))
     return y, weights
 
 
@@ -91,7 +91,7 @@ def fused_attention(
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedLayout:
     """Where sentences lie end to end, in x of shape (N, D).
 
     Sentence i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] ..
@@ -138,7 +138,7 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         at: int = 0,
-        record: Record | None = None,
+        record: AttentionRecord | None = None,
     ) -> Tensor:
         """Each position of x (B, T, D) looks at a memory or, without one, at its own sequence.
 
@@ -157,7 +157,7 @@ class Attention(nn.Module):
         return self._attend(q, seen, mask, causal, at, record)
 
     def packed(
-        self, x: Tensor, memory: Tensor | None, packed: Packed, causal: bool = False
+        self, x: Tensor, memory: Tensor | None, packed: PackedLayout, causal: bool = False
     ) -> Tensor:
         """The same for sentences end to end (N, D), by our own kernel."""
         from dragoman.model.kernels.attention import packed_attention
@@ -201,7 +201,7 @@ class Attention(nn.Module):
         mask: Tensor | None,
         causal: bool,
         at: int,
-        record: Record | None,
+        record: AttentionRecord | None,
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         (heads, queries), keys = q.shape[1:3], seen.v.shape[2]

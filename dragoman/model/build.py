@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 
 from dragoman.config import ModelConfig
+from dragoman.model.base import Model as Model
 from dragoman.model.convolutional import ConvS2S
 from dragoman.model.decoder_only import DecoderOnly
-from dragoman.model.interface import Model as Model
 from dragoman.model.lexical import Lexical
 from dragoman.model.recurrent import Gnmt, Rnn, RnnAttention
 from dragoman.model.transformer import Transformer

@@ -25,8 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Record, fused_attention, plain_attention
-from dragoman.model.interface import Neural, Recorder, record_of
+from dragoman.model.attention import AttentionRecord, fused_attention, plain_attention
+from dragoman.model.base import AttentionRecorder, NeuralModel, attention_record
 from dragoman.model.transformer import Embedding
 from dragoman.text.vocabulary import Vocabulary
 
@@ -59,7 +59,12 @@ class ConvolutionalDecoderLayer(nn.Module):
         self.to_out = nn.Linear(config.d_model, config.d_model)
 
     def forward(
-        self, x: Tensor, window: Tensor, words: Tensor, given: list[Tensor], record: Record | None
+        self,
+        x: Tensor,
+        window: Tensor,
+        words: Tensor,
+        given: list[Tensor],
+        record: AttentionRecord | None,
     ) -> tuple[Tensor, Tensor]:
         """Positions (B, T, D) behind a window (B, k-1, D).
 
@@ -70,7 +75,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         context = self.to_out(self._look(self.to_query(h) + words, given, record))
         return (x + (h + context) * _HALF) * _HALF, seen[:, x.shape[1] :]
 
-    def _look(self, q: Tensor, given: list[Tensor], record: Record | None) -> Tensor:
+    def _look(self, q: Tensor, given: list[Tensor], record: AttentionRecord | None) -> Tensor:
         keys, values, mask = given
         q, k, v = (x.to(q.dtype)[:, None] for x in (q, keys, values))  # one head: (B, 1, T, D)
         if record is None:
@@ -80,7 +85,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         return (y * mask.sum(dim=-1, keepdim=True).to(y.dtype).sqrt())[:, 0]  # (B, T, D)
 
 
-class ConvS2S(Neural):
+class ConvS2S(NeuralModel):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         learned = replace(config, positions=replace(config.positions, kind="learned"))
         super().__init__(learned, source, target, Embedding)
@@ -95,7 +100,7 @@ class ConvS2S(Neural):
             ),
         )
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def encoder_states(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         return self._read(self.source_embedding(source), mask), mask
 
@@ -107,8 +112,8 @@ class ConvS2S(Neural):
             x = (x + layer(F.pad(x * real, (0, 0, before, behind)))) * _HALF
         return x
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         e = self.source_embedding(source)
         mask = self.mask(source)
@@ -116,18 +121,18 @@ class ConvS2S(Neural):
         window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.d_model)
         return [window] * len(self.decoder), [z, (z + e) * _HALF, mask]
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x = words = self.target_embedding(target_in, at)
         windows = []
         for number, (layer, before) in enumerate(zip(self.decoder, past, strict=True)):
-            x, window = layer(x, before, words, given, record_of(recorder, "cross", number))
+            x, window = layer(x, before, words, given, attention_record(recorder, "cross", number))
             windows.append(window)
         return self.drop(x), windows
 
@@ -136,7 +141,7 @@ class ConvS2S(Neural):
         return len(self.decoder)
 
     @property
-    def can_be_filled(self) -> bool:
+    def can_use_padding_buckets(self) -> bool:
         return True
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:

@@ -20,17 +20,17 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Look, Record
-from dragoman.model.blocks import EncoderLayer
+from dragoman.model.attention import AttentionRecord, AttentionTrace
+from dragoman.model.base import AttentionRecorder, NeuralModel
 from dragoman.model.heads import KeysValues, KVCache
-from dragoman.model.interface import Neural, Recorder
 from dragoman.model.layers import final_norm
 from dragoman.model.spans import causal_mask
 from dragoman.model.transformer import Embedding
+from dragoman.model.transformer_layers import EncoderLayer
 from dragoman.text.vocabulary import Vocabulary
 
 
-class DecoderOnly(Neural):
+class DecoderOnly(NeuralModel):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target, Embedding)
         self.decoder = cast(
@@ -39,8 +39,8 @@ class DecoderOnly(Neural):
         )
         self.decoder_norm = final_norm(config)
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The keys and values of the source in every layer, and which are real, are given.
 
@@ -58,7 +58,7 @@ class DecoderOnly(Neural):
         mask = causal_mask(size, size, x.device) & real | itself
         nothing = x.new_zeros(len(x), 1, 0, 1)
         caches = [KVCache(nothing, nothing) for _ in self.decoder]
-        record: Record | None = None if recorder is None else []
+        record: AttentionRecord | None = None if recorder is None else []
         self._through(x, caches, mask, record)
         if recorder is not None and record is not None:
             for number, look in enumerate(record):
@@ -67,13 +67,13 @@ class DecoderOnly(Neural):
         given = [tensor for cache in caches for tensor in cache.seen]
         return [tensor[:, :, :0] for tensor in given], [*given, real]
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         *prompt, real = given
         words, size = target_in.shape[1], real.shape[-1]
@@ -90,7 +90,7 @@ class DecoderOnly(Neural):
             cache = KVCache(*prompt[2 * number : 2 * number + 2])
             cache.append(KeysValues(*past[2 * number : 2 * number + 2]))
             caches.append(cache)
-        record: Record | None = None if recorder is None else []
+        record: AttentionRecord | None = None if recorder is None else []
         hidden = self._through(x, caches, mask, record)
         if recorder is not None and record is not None:
             for number, look in enumerate(record):
@@ -101,7 +101,7 @@ class DecoderOnly(Neural):
         return hidden, [tensor[:, :, size:] for cache in caches for tensor in cache.seen]
 
     def _through(
-        self, x: Tensor, caches: list[KVCache], mask: Tensor, record: Record | None
+        self, x: Tensor, caches: list[KVCache], mask: Tensor, record: AttentionRecord | None
     ) -> Tensor:
         """New positions (B, T, D) behind those of the caches; `mask` is over all of them."""
         for layer, cache in zip(self.decoder, caches, strict=True):
@@ -125,7 +125,7 @@ class DecoderOnly(Neural):
         return positions // 2 if positions is not None else None
 
     @property
-    def can_be_filled(self) -> bool:
+    def can_use_padding_buckets(self) -> bool:
         # a norm over the batch would count the filling
         return self.config.norm_type != "batch"
 
@@ -151,7 +151,7 @@ def _moved_back(weights: Tensor, real: Tensor) -> Tensor:
     return weights.gather(-1, (columns % weights.shape[-1])[:, None, None].expand_as(weights))
 
 
-def _add(recorder: Recorder, part: str, layer: int, look: Look) -> None:
+def _add(recorder: AttentionRecorder, part: str, layer: int, look: AttentionTrace) -> None:
     wanted = recorder.of(part, layer)
     if wanted is not None:
         wanted.append(look)

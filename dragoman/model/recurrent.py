@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Attention
+from dragoman.model.base import AttentionRecorder, NeuralModel, attention_record
 from dragoman.model.heads import KeysValues
-from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.text.vocabulary import Vocabulary
 
 # Each direction of a two-way layer runs alone; cuDNN copies its weights together, which is cheap.
@@ -132,13 +132,13 @@ def _turned(real: Tensor) -> Tensor:
     return torch.where(real, from_the_end, places)
 
 
-class _Recurrent(Neural):
+class _Recurrent(NeuralModel):
     """Where the past is the state of every layer of the decoder, one after the other."""
 
     encoder: list[Recurrence]
     decoder: list[Recurrence]
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def encoder_states(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         x = self.source_embedding(source)
         real = mask[:, 0, 0]  # (B, S)
@@ -161,7 +161,7 @@ class _Recurrent(Neural):
         return [past[i : i + carried] for i in range(0, len(past), carried)]
 
     @property
-    def can_be_filled(self) -> bool:
+    def can_use_padding_buckets(self) -> bool:
         return True
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
@@ -183,21 +183,21 @@ class Rnn(_Recurrent):
         inputs = [2 * width] + [width] * (config.num_decoder_layers - 1)
         self.decoder = _stack(Recurrence(cell, size, width) for size in inputs)
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        memory, mask = self.encode(source)
+        memory, mask = self.encoder_states(source)
         last = mask.sum(dim=(1, 2, 3)) - 1
         vector = memory[torch.arange(len(source), device=source.device), last]  # (B, D)
         return [part for layer in self.decoder for part in layer.nothing(vector)], [vector]
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x = self.target_embedding(target_in)
         # (B, T, 2D)
@@ -212,10 +212,10 @@ class _Attending(_Recurrent):
     def given(self, memory: Tensor, mask: Tensor) -> list[Tensor]:
         return [*self.attention.keys_values(memory), mask]
 
-    def look(self, x: Tensor, given: list[Tensor], recorder: Recorder | None) -> Tensor:
+    def look(self, x: Tensor, given: list[Tensor], recorder: AttentionRecorder | None) -> Tensor:
         k, v, mask = given
         y: Tensor = self.attention(
-            x, KeysValues(k, v), mask=mask, record=record_of(recorder, "cross")
+            x, KeysValues(k, v), mask=mask, record=attention_record(recorder, "cross")
         )
         return y  # (B, T, D)
 
@@ -250,10 +250,10 @@ class RnnAttention(_Attending):
         self.bridge = nn.Linear(width, config.num_decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        memory, mask = self.encode(source)
+        memory, mask = self.encoder_states(source)
         mean = memory.sum(dim=1) / mask.sum(dim=(1, 3))  # padding is zero
         first = torch.tanh(self.bridge(mean)).chunk(len(self.decoder), dim=-1)
         past = [
@@ -263,13 +263,13 @@ class RnnAttention(_Attending):
         ]
         return past, self.given(memory, mask)
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x, after = self.climb(self.target_embedding(target_in), past)
         seen = self.look(x, given, recorder)
@@ -306,7 +306,7 @@ class Gnmt(_Attending):
         )
         self.attention = Attention(replace(config, num_heads=1), cross=True)
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def encoder_states(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         bottom, *above = self.encoder
         real = mask[:, 0, 0]  # (B, S)
@@ -315,21 +315,21 @@ class Gnmt(_Attending):
             x = x + self.drop(layer.read(x, real))
         return x, mask
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        memory, mask = self.encode(source)
+        memory, mask = self.encoder_states(source)
         return [part for layer in self.decoder for part in layer.nothing(memory)], self.given(
             memory, mask
         )
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         (bottom, *above) = self.decoder
         (first, *others) = self.states(past)

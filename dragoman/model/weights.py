@@ -26,7 +26,7 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
             tensor.copy_(placed(weights[name], tensor))
 
 
-def is_parted(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     """Whether each of several processes holds a part of it.
 
     (A DTensor, whose import takes a second.)
@@ -34,7 +34,7 @@ def is_parted(tensor: Tensor) -> bool:
     return hasattr(tensor, "placements")
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """All of a tensor of which each of several processes may hold a part.
 
     They must all ask at once.
@@ -45,7 +45,7 @@ def whole(tensor: Tensor) -> Tensor:
 def placed(tensor: Tensor, like: Tensor) -> Tensor:
     """A whole tensor placed as another one is: on its device, or the part that is held here."""
     tensor = tensor.to(like.device)
-    if not is_parted(like):
+    if not is_sharded(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor
 

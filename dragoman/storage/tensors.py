@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dragoman.storage.untrusted import parsed_json
+from dragoman.storage.safe_read import parse_json
 
 _SIZE = 8  # bytes that say how long the header is
 _METADATA = "__metadata__"
@@ -27,7 +27,7 @@ def tensors(raw: bytes) -> dict[str, np.ndarray]:
     first = _SIZE + int.from_bytes(raw[:_SIZE], "little")
     if len(raw) < _SIZE or first > len(raw):
         raise ValueError("its header is longer than the file")
-    header = parsed_json(raw[_SIZE:first])
+    header = parse_json(raw[_SIZE:first])
     if not isinstance(header, dict):
         raise ValueError("its header lists no tensors")
     header.pop(_METADATA, None)

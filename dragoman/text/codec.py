@@ -21,7 +21,7 @@ import numpy as np
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
-from dragoman.storage.untrusted import parsed_json
+from dragoman.storage.safe_read import parse_json
 from dragoman.text.languages import LANGUAGES_FILE, Languages
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import (
@@ -336,7 +336,7 @@ def _read_foreign_pieces(
 ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Framing]:
     """Vocabularies of both sides and the framing; older bundles have MarianMT's list of pieces."""
     try:
-        content = parsed_json(raw)
+        content = parse_json(raw)
     except ValueError as error:
         raise BundleError(f"{_PIECES_FILE} cannot be read ({error}).") from None
     if isinstance(content, list):

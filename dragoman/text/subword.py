@@ -35,7 +35,7 @@ import sentencepiece
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, ConfigError
 from dragoman.storage.protobuf import fields, of_bytes, of_float, of_int, of_text
-from dragoman.storage.untrusted import parsed_json
+from dragoman.storage.safe_read import parse_json
 from dragoman.text.vocabulary import Vocabulary
 
 _FEW = 16  # texts
@@ -463,7 +463,7 @@ class Words:
     def __init__(self, model: bytes):
         self._model = model
         try:
-            stored = parsed_json(model)
+            stored = parse_json(model)
             rule = str(stored["normalisation"])
             pieces = tuple(map(str, stored["pieces"]))
             self._normaliser = sentencepiece.SentencePieceNormalizer(rule_name=rule)

@@ -13,14 +13,14 @@ from rich.console import Console
 from dragoman.config import Config
 from dragoman.data.batches import BatchPlan
 from dragoman.data.order import Mixture, mixing_weights
-from dragoman.data.prepare import Prepared, Sentences
+from dragoman.data.prepare import Dataset, Sentences
 from dragoman.model.build import Model, build_model
 from dragoman.model.lexical import Lexical
 from dragoman.text.lexicon import Model1, Pairs
 from dragoman.text.metrics import Score
-from dragoman.training.distributed import ALONE, Ranks
-from dragoman.training.finish import leave_bundle
-from dragoman.training.state import Progress
+from dragoman.training.checkpoint import Progress
+from dragoman.training.distributed import SINGLE, DistContext
+from dragoman.training.export import write_final_bundle
 from dragoman.training.validation import Validator
 
 _ROUNDS = 10
@@ -30,16 +30,16 @@ _BATCH_TOKENS = 50_000  # target words whose links are held in memory at once
 @dataclass(frozen=True)
 class Counted:
     config: Config
-    data: Prepared
-    whole: Model
+    data: Dataset
+    unsharded_model: Model
     validator: Validator
     progress: Progress
-    ranks: Ranks = ALONE
+    ranks: DistContext = SINGLE
 
 
 def count(
     config: Config,
-    data: Prepared,
+    data: Dataset,
     device: torch.device,
     test: Sentences,
     folder: Path,
@@ -64,10 +64,10 @@ def count(
         elapsed_s=time.monotonic() - started,
     )  # fmt: skip
     counted = Counted(config, data, model, Validator(model, codec, config, device), progress)
-    return leave_bundle(counted, f"round {_ROUNDS}", test, folder, console)
+    return write_final_bundle(counted, f"round {_ROUNDS}", test, folder, console)
 
 
-def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
+def corpus(config: Config, data: Dataset) -> Iterator[Pairs]:
     """The pairs as often as their corpora weigh.
 
     The end of a source has one translation and is not counted.

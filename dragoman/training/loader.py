@@ -22,12 +22,12 @@ from dragoman.config.settings import environment_number
 from dragoman.data.batches import (
     Batch,
     BatchPlan,
-    Position,
+    DataPosition,
     collate,
     even_parts,
+    lengths_only,
     make_batch,
     micro_batches,
-    outline,
     rng,
 )
 from dragoman.data.order import Mixture, mixing_weights
@@ -58,7 +58,7 @@ class BatchMaker:
         self._micro_batch_tokens = micro_batch_tokens
         self._rank, self._ranks = rank, ranks
 
-    def make(self, position: Position, indices: np.ndarray) -> list[Batch]:
+    def make(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
         """All micro-batches of a step; of those that other ranks compute, outlines."""
         if self._config.text.bpe_dropout:
             return self._segmented_anew(position, indices)
@@ -78,7 +78,7 @@ class BatchMaker:
         )
         return self._dealt(batch, source_lengths, target_lengths, indices)
 
-    def _segmented_anew(self, position: Position, indices: np.ndarray) -> list[Batch]:
+    def _segmented_anew(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
         """The same from the text, by BPE-dropout; its seed is the place in the data."""
         store, codec = self._store, self._codec
         place = (position.epoch, position.window, position.batch)
@@ -118,7 +118,7 @@ class BatchMaker:
         return [
             batch(part)
             if number % self._ranks == self._rank
-            else outline(sources[part], targets[part], indices[part])
+            else lengths_only(sources[part], targets[part], indices[part])
             for number, part in enumerate(parts)
         ]
 
@@ -150,13 +150,13 @@ class Loader:
     def steps_in_epoch(self, epoch: int = 0) -> int:
         return sum(1 for _ in self._plan.epoch(epoch))
 
-    def step_at(self, position: Position) -> list[Batch]:
+    def step_at(self, position: DataPosition) -> list[Batch]:
         """The data of one step, made here and now."""
         return self._maker.make(position, self._plan.at(position))
 
     def from_position(
-        self, position: Position
-    ) -> Generator[tuple[Position, list[Batch]], None, None]:
+        self, position: DataPosition
+    ) -> Generator[tuple[DataPosition, list[Batch]], None, None]:
         """Each step's micro-batches with the position behind them, some steps ahead of their use.
 
         A signal to a whole group of processes kills those that prepare batches too: others take
@@ -173,10 +173,10 @@ class Loader:
                         "a process that prepares batches was killed. Continue with --resume."
                     ) from None
 
-    def _ahead(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
+    def _ahead(self, position: DataPosition) -> Iterator[tuple[DataPosition, list[Batch]]]:
         before = position
         plan = self._plan.from_position(position)
-        ready: deque[tuple[Position, Future[list[Batch]]]] = deque()
+        ready: deque[tuple[DataPosition, Future[list[Batch]]]] = deque()
         executor = self._executor()
         try:
             while True:
@@ -213,7 +213,7 @@ class Loader:
         return ThreadPoolExecutor(1, "loader")
 
     def _submit(
-        self, executor: Executor, position: Position, indices: np.ndarray
+        self, executor: Executor, position: DataPosition, indices: np.ndarray
     ) -> "Future[list[Batch]]":
         if isinstance(executor, ProcessPoolExecutor):
             return executor.submit(_make_in_process, position, indices)
@@ -228,5 +228,5 @@ def _start_process(folder: Path, files: dict[str, bytes], config: Config, *share
     _maker_of_process.append(BatchMaker(Store(folder), codec, config, *share))
 
 
-def _make_in_process(position: Position, indices: np.ndarray) -> list[Batch]:
+def _make_in_process(position: DataPosition, indices: np.ndarray) -> list[Batch]:
     return _maker_of_process[0].make(position, indices)

@@ -18,14 +18,19 @@ from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import Model
 from dragoman.text.codec import Codec
 from dragoman.text.metrics import bleu
-from dragoman.training.distributed import ALONE, Ranks
+from dragoman.training.distributed import SINGLE, DistContext
 
 
 class Validator:
-    """Ranks share the sentences and end with the same figures."""
+    """DistContext share the sentences and end with the same figures."""
 
     def __init__(
-        self, model: Model, codec: Codec, config: Config, device: torch.device, ranks: Ranks = ALONE
+        self,
+        model: Model,
+        codec: Codec,
+        config: Config,
+        device: torch.device,
+        ranks: DistContext = SINGLE,
     ):
         self._model, self._codec, self._config, self._ranks = model, codec, config, ranks
         self.engine = TorchEngine(model, codec.source, codec.target, device)
@@ -42,7 +47,7 @@ class Validator:
         self._model.eval()
         scores: list[np.ndarray] = []
         for to, rows in self._by_language(sentences):
-            mine = self._ranks.deal(rows)
+            mine = self._ranks.shard(rows)
             fitting = [
                 row
                 for row in mine
@@ -52,7 +57,7 @@ class Validator:
             targets = [sentences.targets[row] for row in fitting]
             scores += self.translator.score(sources, targets, to)
         nll = -sum(float(score.sum(dtype=np.float64)) for score in scores)
-        nll, pieces = np.sum(self._ranks.collect([(nll, sum(map(len, scores)))]), axis=0)
+        nll, pieces = np.sum(self._ranks.gather_objects([(nll, sum(map(len, scores)))]), axis=0)
         return float(nll / pieces) if pieces else math.nan
 
     def translate(self, sentences: Sentences, beam: int) -> list[str]:
@@ -61,9 +66,9 @@ class Validator:
         for to, rows in self._by_language(sentences):
             request = Request(to=to, decoding=replace(self._config.decoding, beam_size=beam))
             translations = self.translator(
-                [sentences.sources[row] for row in self._ranks.deal(rows)], request
+                [sentences.sources[row] for row in self._ranks.shard(rows)], request
             )
-            for row, text in zip(rows, self._ranks.collect(translations), strict=True):
+            for row, text in zip(rows, self._ranks.gather_objects(translations), strict=True):
                 outputs[row] = text
         return outputs
 

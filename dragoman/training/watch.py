@@ -67,7 +67,7 @@ class Watch:
 
     def look(self) -> None:
         """Translate the sentences with the weights of this step, and read off their attention."""
-        self._trainer.whole.eval()
+        self._trainer.unsharded_model.eval()
         languages = self._trainer.data.codec.languages
         shown = self._sentences
         seen = []

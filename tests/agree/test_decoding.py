@@ -143,7 +143,7 @@ def test_the_weights_we_show_are_the_weights_we_use() -> None:
     source = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]])
     target = torch.tensor([[2, 7, 12], [2, 8, 0]])
     shown = model.attention_weights(source, target)
-    memory, mask = model.encode(source)
+    memory, mask = model.encoder_states(source)
     x = model.target_embedding(target)
     for number, layer in enumerate(model.decoder):
         seen = layer.cross.keys_values(memory)

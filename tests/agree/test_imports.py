@@ -91,7 +91,7 @@ def test_a_model_comes_back_from_ctranslate2_as_it_was(tmp_path: Path, settings:
 
 
 def stored_as(kind: str, bundle: Bundle, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A CTranslate2 folder with weights of a type, quantised by CTranslate2's own code."""
+    """A CTranslate2 folder with weights of a type, quantized by CTranslate2's own code."""
     from ctranslate2.specs import TransformerSpec
 
     optimise = TransformerSpec.optimize

@@ -362,8 +362,8 @@ def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(
     for way in (Gradients, PackedGradients):
         model = small_model(model__norm_position=norm, **sizes).train().to(DEVICE)
         gradients = way(model, config, DEVICE)
-        gradients.clear()
-        gradients.add(batch, batch.tokens)
+        gradients.zero()
+        gradients.accumulate(batch, batch.tokens)
         found.append((gradients.sums, {name: p.grad for name, p in model.named_parameters()}))
     torch.testing.assert_close(found[0][0], found[1][0])
     for name, gradient in found[0][1].items():

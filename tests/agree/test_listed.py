@@ -18,8 +18,8 @@ from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
+from dragoman.engine.adapter_routing import AdapterRouter
 from dragoman.engine.ensemble import Ensemble
-from dragoman.engine.gated import GatedEngine
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import ENCODER, OnnxEngine
 from dragoman.errors import BundleError, ConversionError, CorpusError
@@ -141,12 +141,12 @@ def test_an_engine_tells_what_its_lists_allow(make) -> None:
     first = listed.step(listed.start([source]), np.arange(1), np.full(1, 2), None).log_probs[0]
     allowed = set(np.flatnonzero(np.isfinite(first)).tolist())
     assert allowed
-    assert listed.listed(source) == allowed
-    assert listed.without_shortlist.listed(source) is None
-    assert Ensemble([listed.without_shortlist, listed]).listed(source) == allowed
-    assert GatedEngine(listed, listed.without_shortlist, lambda source: True).listed(source) == (
-        allowed
-    )
+    assert listed.allowed_tokens(source) == allowed
+    assert listed.without_shortlist.allowed_tokens(source) is None
+    assert Ensemble([listed.without_shortlist, listed]).allowed_tokens(source) == allowed
+    assert AdapterRouter(listed, listed.without_shortlist, lambda source: True).allowed_tokens(
+        source
+    ) == (allowed)
 
 
 @pytest.mark.parametrize("with_ranges", [False, True])
@@ -181,7 +181,7 @@ def test_the_best_are_the_best_of_the_list_and_forbidden_ones_are_passed_over(in
     everything = listed.step(listed.start(SOURCES), parents, said, None)
     forbid = np.array([0, 1, 4]), everything.log_probs.argmax(axis=1)[[0, 1, 4]]
     everything.log_probs[forbid] = -np.inf
-    best = listed.step(listed.start(SOURCES), parents, said, 3, forbid=forbid)
+    best = listed.step(listed.start(SOURCES), parents, said, 3, banned=forbid)
     order = np.argsort(-everything.log_probs, axis=1, kind="stable")[:, :3]
     assert best.tokens.tolist() == order.tolist()
     np.testing.assert_array_equal(

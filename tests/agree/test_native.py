@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 
 from dragoman.bundle.folder import Bundle
-from dragoman.bundle.int8 import quantise, quantise_rows, signed, with_small_pairs
+from dragoman.bundle.int8 import quantize, quantize_rows, signed, with_small_pairs
 from dragoman.config import DecodingConfig
 from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
@@ -23,8 +23,8 @@ from dragoman.engine import onnx_engine
 from dragoman.engine.onnx import kernels
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx.native import library
-from dragoman.engine.onnx.native.blocks import DOMAIN, Matrices, NativeBlocks, takes
-from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, UINT8
+from dragoman.engine.onnx.native.native_blocks import DOMAIN, Matrices, NativeBlocks, takes
+from dragoman.engine.onnx.onnx_writer import FLOAT, INT32, INT64, UINT8
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.model.weights import get_weights
 from tests.conftest import small_config, small_model
@@ -74,7 +74,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def in_bytes(kind: str, matrix: np.ndarray) -> dict[str, np.ndarray]:
-    stored = dict(zip(("w", "w.scales"), quantise_rows(matrix), strict=True))
+    stored = dict(zip(("w", "w.scales"), quantize_rows(matrix), strict=True))
     return signed(stored if kind in library.EXACT else with_small_pairs(stored))
 
 
@@ -161,7 +161,7 @@ def test_a_feed_forward_network_is_two_products_with_relu_between(
         "a.inner.bias": draw.standard_normal(132, dtype=np.float32),
         "a.outer.bias": draw.standard_normal(64, dtype=np.float32),
     }
-    stored = quantise(matrices) | biases
+    stored = quantize(matrices) | biases
     g = graph(signed(stored if kind in library.EXACT else with_small_pairs(stored)))
     x = g.input("x", FLOAT, ["R", 64])
     if known:
@@ -176,7 +176,7 @@ def test_a_feed_forward_network_is_two_products_with_relu_between(
 
 
 def test_nothing_positive_between_the_products_leaves_the_bias(kind: str) -> None:
-    stored = quantise({f"a.{n}.weight": np.ones((64, 64), np.float32) for n in ("inner", "outer")})
+    stored = quantize({f"a.{n}.weight": np.ones((64, 64), np.float32) for n in ("inner", "outer")})
     stored |= {"a.inner.bias": np.full(64, -1e9, np.float32)}
     stored |= {"a.outer.bias": np.arange(64, dtype=np.float32)}
     g = graph(signed(with_small_pairs(stored)))
@@ -360,7 +360,7 @@ def bundle(ranges: bool = True, **settings: object) -> Bundle:
     names += [f"{side}.{i}.attention" for side in ("encoder", "decoder") for i in range(2)]
     names += [f"decoder.{i}.cross" for i in range(2)]
     known = dict.fromkeys(names, 4.0) if ranges else {}
-    return Bundle(config, BareCodec(23), quantise(weights), {}, ranges=known)
+    return Bundle(config, BareCodec(23), quantize(weights), {}, ranges=known)
 
 
 VARIANTS = [

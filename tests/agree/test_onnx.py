@@ -11,17 +11,17 @@ import pytest
 
 import dragoman
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
-from dragoman.bundle.int8 import quantise, with_small_pairs
+from dragoman.bundle.int8 import quantize, with_small_pairs
 from dragoman.config import DecodingConfig
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
-from dragoman.engine.listed import OneList
+from dragoman.engine.buffer_pool import BufferPool
 from dragoman.engine.onnx.kernels import Factors, best_factors
-from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, State, onnx_version
-from dragoman.engine.recycled import Recycled
+from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, OnnxState, onnx_version
+from dragoman.engine.shortlist_output import SharedShortlist
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import BundleError, ConfigError, ConversionError, TranslationError
 from dragoman.model.weights import get_weights
@@ -142,7 +142,7 @@ def test_an_ssru_in_int8_is_near_the_float_product_of_the_same_weights(factors: 
 
 
 def is_near_the_float_product(rows: int, activation: str, **more: object) -> None:
-    """Against torch on the dequantised weights, only the rounding of activations remains."""
+    """Against torch on the dequantized weights, only the rounding of activations remains."""
     reference, engine = engines(
         int8=True, model__norm_position="pre", model__activation=activation, **more
     )
@@ -156,7 +156,7 @@ def is_near_the_float_product(rows: int, activation: str, **more: object) -> Non
 def test_a_model_may_hold_some_matrices_in_float(factors: Factors) -> None:
     weights = {name: tensor.numpy() for name, tensor in get_weights(small_model()).items()}
     some = {name: array for name, array in weights.items() if "feed_forward" in name}
-    bundle = Bundle(small_config(), BareCodec(23), weights | quantise(some), {})
+    bundle = Bundle(small_config(), BareCodec(23), weights | quantize(some), {})
     targets = np.random.default_rng(3).integers(4, 23, size=(len(SOURCES), 10)).tolist()
     engines = TorchEngine.from_bundle(bundle, "cpu"), OnnxEngine(bundle)
     theirs, ours = (np.concatenate(engine.score(SOURCES, targets)) for engine in engines)
@@ -228,7 +228,7 @@ def test_what_lay_in_memory_before_does_not_matter(
     sources = [[*draw.integers(4, 23, size=2 + i % 37).tolist(), 3] for i in range(40)]
     usual = BeamSearch()(engine, sources, Task(DecodingConfig(beam_size=beam)))
     monkeypatch.setattr(
-        Recycled, "empty", lambda self, shape: np.full(shape, rest, dtype=np.float32)
+        BufferPool, "empty", lambda self, shape: np.full(shape, rest, dtype=np.float32)
     )
     assert BeamSearch()(engine, sources, Task(DecodingConfig(beam_size=beam))) == usual
 
@@ -242,7 +242,7 @@ def test_only_a_greedy_search_that_shows_no_attention_has_steps_of_its_own(
     _, ordinary = engines(int8=True, model__norm_position="pre")
     taken: list[bool] = []
 
-    def start(self: OnnxEngine, sources: object) -> State:
+    def start(self: OnnxEngine, sources: object) -> OnnxState:
         taken.append(self is engine)
         return plain_start(self, sources)
 
@@ -399,7 +399,7 @@ def test_a_step_writes_nothing_that_only_one_before_was_asked_for(
 def test_a_trained_bundle_runs_without_torch_and_without_conversion(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.engine.choose.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman.engine.factory.find_spec", lambda name: None)
     translator = dragoman.load(trained)
     assert isinstance(translator.engine, OnnxEngine)
     assert translator("eins zwei") == "one two"
@@ -425,7 +425,7 @@ def test_the_sessions_of_encoder_and_step_are_made_at_once(
     made: list[str] = []
     new = OnnxEngine._new_session
 
-    def wait_and_make(self: OnnxEngine, graph: str, one: OneList | None) -> object:
+    def wait_and_make(self: OnnxEngine, graph: str, one: SharedShortlist | None) -> object:
         made.append(graph)
         both.wait()
         return new(self, graph, one)
@@ -444,7 +444,7 @@ def test_a_session_that_cannot_be_made_is_told_to_whoever_wants_it(
     engine.start(SOURCES)
     del engine._sessions["step", None]
 
-    def fail(self: OnnxEngine, graph: str, one: OneList | None) -> object:
+    def fail(self: OnnxEngine, graph: str, one: SharedShortlist | None) -> object:
         raise BundleError("no memory is left.")
 
     monkeypatch.setattr(OnnxEngine, "_new_session", fail)

@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 import torch
 
-from dragoman.data.batches import idle
+from dragoman.data.batches import dummy_batch
 from dragoman.training.gradients import Gradients
 from tests.conftest import (
     SHORT_SEARCH,
@@ -94,7 +94,7 @@ def test_a_rank_without_work_adds_nothing() -> None:
     model = small_model()
     words = vocabulary(23)
     gradients = Gradients(model, small_config(), torch.device("cpu"))
-    gradients.add(idle(words, words), tokens=7)
+    gradients.accumulate(dummy_batch(words, words), tokens=7)
     assert gradients.sums.tolist() == [0, 0]
     assert all(not parameter.grad.any() for parameter in model.parameters())
 

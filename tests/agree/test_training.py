@@ -23,12 +23,12 @@ from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
+from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.cost import training_flops
-from dragoman.training.distributed import Ranks
+from dragoman.training.distributed import DistContext
 from dragoman.training.journal import Journal, NoJournal
 from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.run import Outcome, _Interruption, train
-from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 from tests.conftest import QUICK_RUN, SMALL, small_model, toy_pairs, vocabulary, write_corpus
 from tests.processes import Running
@@ -67,11 +67,11 @@ def test_ranks_that_share_a_model_pass_through_it_equally_often(tmp_path) -> Non
     tokens = [batch.tokens for batch in batches]
 
     def dealt(rank: int) -> list[int]:
-        trainer.ranks = Ranks(rank=rank, size=2)
+        trainer.ranks = DistContext(rank=rank, size=2)
         return [batch.tokens for batch in trainer._dealt(batches)]
 
     assert (dealt(0), dealt(1)) == ([tokens[0], tokens[2]], [tokens[1]])
-    trainer.model = copy.deepcopy(trainer.whole)  # as if it were sharded
+    trainer.model = copy.deepcopy(trainer.unsharded_model)  # as if it were sharded
     assert (dealt(0), dealt(1)) == ([tokens[0], tokens[2]], [tokens[1], 0])
 
 
@@ -82,7 +82,7 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
     trainer.accumulate(batches, 1, tokens)
     whole = trainer.gradients.sums.tolist()
     gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
-    add, said = trainer.gradients.add, []
+    add, said = trainer.gradients.accumulate, []
 
     def too_large(batch, tokens):
         if len(batch.indices) > len(batches[0].indices) // 3:
@@ -92,7 +92,7 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
     monkeypatch.setattr(trainer.gradients, "add", too_large)
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
     monkeypatch.setattr(journal, "say", said.append)
-    trainer._accumulate_within_memory(batches, 1, tokens, journal)
+    trainer._accumulate_with_retry(batches, 1, tokens, journal)
     assert trainer.gradients.sums.tolist() == pytest.approx(whole, rel=1e-5)
     for name, parameter in trainer.model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-4)
@@ -104,7 +104,7 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
         trainer.gradients, "add", lambda batch, tokens: too_large(batches[0], tokens)
     )
     with pytest.raises(RunError, match="one sentence alone does not fit"):
-        trainer._accumulate_within_memory(batches, 1, tokens, journal)
+        trainer._accumulate_with_retry(batches, 1, tokens, journal)
     journal.close()
 
 
@@ -328,7 +328,7 @@ def test_validation_sees_the_running_averages_of_the_model_in_training(tmp_path)
     """Where ranks share a model, the whole one that is validated gets everything that training
     changes."""
     trainer = make_trainer(tmp_path, 100_000, model__norm_type="batch")
-    trainer.model = copy.deepcopy(trainer.whole)  # as where each rank holds a part
+    trainer.model = copy.deepcopy(trainer.unsharded_model)  # as where each rank holds a part
     averages = [name for name, _ in trainer.model.named_buffers() if name.endswith(".mean")]
     assert averages
     with torch.no_grad():
@@ -336,7 +336,7 @@ def test_validation_sees_the_running_averages_of_the_model_in_training(tmp_path)
             tensor.add_(1.0)
     trainer._gather_weights()
     for name, expected in get_weights(trainer.model).items():
-        assert torch.equal(get_weights(trainer.whole)[name], expected), name
+        assert torch.equal(get_weights(trainer.unsharded_model)[name], expected), name
 
 
 def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> None:

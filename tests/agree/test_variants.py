@@ -6,8 +6,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.engine.torch_engine import TorchEngine
+from dragoman.model.base import AttentionRecorder
 from dragoman.model.build import Model, build_model
-from dragoman.model.interface import Recorder
 from dragoman.model.weights import get_weights, set_weights
 from tests.conftest import small_config, small_model, vocabulary
 from tests.variants import VARIANTS
@@ -137,6 +137,6 @@ def test_the_multiplications_we_count_are_those_that_torch_counts(settings: dict
 
 def recorded(model: Model, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """The outputs of a pass that shows its attention."""
-    recorder = Recorder()
-    past, given = model.begin(source, recorder)
-    return model.advance(target, 0, past, given, recorder)[0]
+    recorder = AttentionRecorder()
+    past, given = model.encode(source, recorder)
+    return model.decode(target, 0, past, given, recorder)[0]

@@ -12,7 +12,7 @@ from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.build import build_model
 from dragoman.text.metrics import gleu
 from dragoman.training.gradients import Gradients
-from dragoman.training.risk import RiskGradients
+from dragoman.training.minimum_risk import MinimumRiskGradients
 from dragoman.training.run import train
 from tests.conftest import small_config, toy_pairs, vocabulary, write_corpus
 
@@ -56,15 +56,15 @@ def test_risk_raises_the_score_of_unseen_sequences() -> None:
             words = copies(draw, 32)
             batch = collate([[*one, WORDS.eos] for one in words], words, WORDS, WORDS)
             model.train()
-            gradients.clear()
-            gradients.add(batch, batch.tokens)
+            gradients.zero()
+            gradients.accumulate(batch, batch.tokens)
             optimizer.step()
             losses.append(gradients.sums[0].item() / batch.tokens)
         return losses
 
     learn(Gradients(model, config, CPU), 60, 5e-3)
     before = score()
-    risks = learn(RiskGradients(model, config, CPU, WORDS), 30, 1e-3)
+    risks = learn(MinimumRiskGradients(model, config, CPU, WORDS), 30, 1e-3)
     assert 0.4 < before < 0.8
     assert score() > before + 0.03
     assert np.mean(risks[-10:]) < np.mean(risks[:10]) - 0.05

@@ -26,7 +26,7 @@ from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, step_graph
 from dragoman.errors import DragomanError
 from tests.forging import KEPT, SAID, copy_of_kept, forge, marian_folder, nothing_hangs

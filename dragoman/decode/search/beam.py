@@ -23,7 +23,7 @@ from dragoman.decode.search.hypotheses import (
     require_attention,
 )
 from dragoman.decode.search.task import BeamStep, Observer, Sources, Task
-from dragoman.engine.interface import Engine, top_k
+from dragoman.engine.protocol import Engine, top_k
 
 
 def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
@@ -43,7 +43,7 @@ def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
         # one more than the beam: one of them may be the end
         k = None if limits.prefixes and (forced >= 0).any() else beam + 1
         step = engine.step(
-            state, parents, last, k, attention=task.looks, forbid=limits.forbidden(rows, forced)
+            state, parents, last, k, attention=task.looks, banned=limits.forbidden(rows, forced)
         )
         # (R, k) each
         tokens, log_probs = _candidates(step.tokens, step.log_probs, forced, beam + 1)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.engine.interface import Engine, Forbidden
+from dragoman.engine.protocol import BannedTokens, Engine
 from dragoman.errors import TranslationError
 
 OnStep = Callable[[], None]
@@ -132,7 +132,7 @@ class Limits:
             [p[t] if t < len(p) else -1 for p in (self.prefixes[s] for s in rows.sentences)]
         )
 
-    def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
+    def forbidden(self, rows: Rows, forced: np.ndarray) -> BannedTokens | None:
         t = rows.tokens.shape[1]
         if t > self._largest_minimum and not self.ngram:
             return None

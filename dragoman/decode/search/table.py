@@ -13,7 +13,7 @@ from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.lone import lone_search
 from dragoman.decode.search.task import Sources, Task
-from dragoman.engine.interface import Engine
+from dragoman.engine.protocol import Engine
 from dragoman.text.subword import Flat
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ import numpy as np
 from dragoman.bundle.folder import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.bundle.int8 import SCALES
 from dragoman.config import ModelConfig, beyond_plain
-from dragoman.engine.interface import alignment_layer
-from dragoman.engine.onnx.blocks import UNKNOWN, Blocks, Ranges, Stream
 from dragoman.engine.onnx.graph import Graph, Weights
-from dragoman.engine.onnx.native.blocks import Matrices, NativeBlocks
-from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
+from dragoman.engine.onnx.graph_blocks import UNKNOWN, Blocks, Ranges, Stream
+from dragoman.engine.onnx.native.native_blocks import Matrices, NativeBlocks
+from dragoman.engine.onnx.onnx_writer import FLOAT, INT32, INT64, KINDS
+from dragoman.engine.protocol import alignment_layer
 from dragoman.text.vocabulary import Vocabulary
 
 LISTED = "listed."  # before the names of weights of which a list names some rows
@@ -169,16 +169,16 @@ def listed_step_graph(
     g = _blocks(config, weights, ranges, matrices)
     x = _decoder(g, greedy)
     matrix = _first(weights, *OUTPUT_MATRICES)
-    quantised = matrix + SCALES in weights
+    quantized = matrix + SCALES in weights
     columns = g.input("columns", KINDS[weights[matrix].dtype], [config.d_model, "U"])
     pieces = g.input("pieces", INT64, ["U"])
     places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
     # biases; what fills up a shorter list is worth nothing
     added = g.input("added", FLOAT, ["R", "L"])
-    if quantised and g.has_range(x):
+    if quantized and g.has_range(x):
         logits = g.product_in_known_range(x, columns, g.input("column_scales", FLOAT, ["U"]))
         own = g.op("GatherElements", logits, places, axis=1)
-    elif quantised:
+    elif quantized:
         logits, steps = g.product(x, columns, g.input("column_scales", FLOAT, ["U"]))
         own = g.op("Mul", g.op("GatherElements", logits, places, axis=1), steps)
     else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dragoman.bundle.int8 import misfit, quantise
+from dragoman.bundle.int8 import misfit, quantize
 from dragoman.bundle.plain_weights import check_plain_weights, plain_weights
 from dragoman.config import ModelConfig
 from dragoman.errors import BundleError
@@ -50,7 +50,7 @@ def check(weights: dict[str, np.ndarray], config: ModelConfig = CONFIG) -> None:
 
 def test_weights_in_float_and_in_int8_fit() -> None:
     check(GOOD)
-    check(quantise(GOOD))
+    check(quantize(GOOD))
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_weights_in_float_and_in_int8_fit() -> None:
         ({"more": np.zeros(3, dtype=np.float32)}, "more is not part of this model"),
         ({"more.scales": np.zeros(3, dtype=np.float32)}, "does not give each row"),
         (
-            quantise({MATRIX: GOOD[MATRIX]}) | {MATRIX + ".scales": np.ones(1, dtype=np.float32)},
+            quantize({MATRIX: GOOD[MATRIX]}) | {MATRIX + ".scales": np.ones(1, dtype=np.float32)},
             "each row",
         ),
         (
-            quantise({MATRIX: GOOD[MATRIX]})
+            quantize({MATRIX: GOOD[MATRIX]})
             | {MATRIX + ".scales": np.ones((64, 1), dtype=np.float32)},
             "each row",
         ),
         (
             dict(
-                zip((TABLE, TABLE + ".scales"), quantise({"m": GOOD[TABLE]}).values(), strict=True)
+                zip((TABLE, TABLE + ".scales"), quantize({"m": GOOD[TABLE]}).values(), strict=True)
             ),
             "only for matrices",
         ),

@@ -20,7 +20,7 @@ from dragoman.decode.translator import WINDOW_LINES, Translator
 class Counting:
     """An engine that notes the sources it is given."""
 
-    on_one_core = None  # every batch comes through here
+    single_threaded = None  # every batch comes through here
 
     def __init__(self, engine: Any, sources: list[tuple[int, ...]] | None = None):
         self._engine = engine
@@ -37,7 +37,7 @@ class Counting:
     def at_precision(self, precision: str) -> "Counting":
         return self
 
-    def chosen(self, source: Sequence[int]) -> "Counting":
+    def route(self, source: Sequence[int]) -> "Counting":
         return self
 
     @property

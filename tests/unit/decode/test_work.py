@@ -33,7 +33,7 @@ class Counting:
     def ready(self):
         return self
 
-    def chosen(self, source):
+    def route(self, source):
         return self
 
     @property

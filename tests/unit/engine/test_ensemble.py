@@ -13,7 +13,7 @@ from dragoman.config import DecodingConfig
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
 from dragoman.engine.ensemble import Ensemble
-from dragoman.engine.interface import Step, top_k
+from dragoman.engine.protocol import Step, top_k
 from dragoman.errors import BundleError
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
@@ -42,7 +42,7 @@ class Table:
     def start(self, sources: Sequence[Sequence[int]]) -> None:
         return None
 
-    def step(self, state, parents, tokens, k, *, attention=False, forbid=None) -> Step:
+    def step(self, state, parents, tokens, k, *, attention=False, banned=None) -> Step:
         found = self._log_probs[tokens]
         return Step(None, None, found, None) if k is None else Step(None, *top_k(found, k), None)
 

@@ -29,7 +29,7 @@ def test_a_vector_is_the_direction_of_the_mean_over_the_encoders_outputs(transla
     assert vectors.shape == (4, translator.config.model.d_model)
     for text, vector in zip(TEXTS, vectors, strict=True):
         ids = translator.codec.encode_source([text])[0]
-        memory, _ = translator.engine.model.encode(torch.tensor([ids]))
+        memory, _ = translator.engine.model.encoder_states(torch.tensor([ids]))
         mean = memory[0].mean(dim=0).numpy() if text else np.zeros(len(vector))
         np.testing.assert_allclose(vector, mean / (np.linalg.norm(mean) or 1), atol=1e-5)
 

@@ -100,7 +100,7 @@ def test_no_position_sees_a_later_one_in_any_layer(norm: str) -> None:
 def test_the_decoder_looks_at_the_encoders_last_layer() -> None:
     model = small_model()
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8]])
-    memory, mask = model.encode(source)
+    memory, mask = model.encoder_states(source)
     torch.testing.assert_close(
         looking_at(model, target, [memory, memory], mask), model(source, target)
     )
@@ -131,4 +131,4 @@ def looking_at(model: Transformer, target: Tensor, memories: list[Tensor], mask:
         for layer, x in zip(model.decoder, memories, strict=True)
         for tensor in layer.cross.keys_values(x)
     ]
-    return model.advance(target, 0, [tensor[:, :, :0] for tensor in given], [*given, mask])[0]
+    return model.decode(target, 0, [tensor[:, :, :0] for tensor in given], [*given, mask])[0]

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from dragoman.model.attention import Record
+from dragoman.model.attention import AttentionRecord
 from dragoman.model.layers import NORMS, PLACEMENTS, FeedForward
 from dragoman.model.weights import get_weights
 from tests.conftest import small_config, small_model
@@ -99,7 +99,7 @@ def test_without_feed_forward_a_layer_is_linear_at_fixed_weights() -> None:
     assert not [name for name in get_weights(model) if "feed_forward" in name]
     attention = model.encoder[0].attention
     x = torch.randn(1, 4, 32)
-    looks: Record = []
+    looks: AttentionRecord = []
     layer_output = model.encoder[0](x, lambda h: attention(h, record=looks))
     values = attention.project.keys_values(x).v
     torch.testing.assert_close(layer_output, attention.project.join(looks[0].weights @ values))

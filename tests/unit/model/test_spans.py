@@ -82,7 +82,7 @@ def test_a_word_outside_the_window_changes_nothing() -> None:
     }
     model = small_model(seed=2, **settings)  # one whose softmax is not saturated
     source, changed = torch.tensor([[5, 6, 7, 8, 9, 3]]), torch.tensor([[5, 6, 7, 12, 9, 3]])
-    before, after = model.encode(source)[0][0], model.encode(changed)[0][0]
+    before, after = model.encoder_states(source)[0][0], model.encoder_states(changed)[0][0]
     same = [bool(torch.equal(x, y)) for x, y in zip(before, after, strict=True)]
     assert same == [True, True, False, False, False, True]
     target = torch.tensor([[2, 7, 8, 9]])

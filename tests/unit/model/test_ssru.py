@@ -30,10 +30,10 @@ def test_the_ssru_is_its_formula() -> None:
 
 def test_a_search_keeps_one_vector_of_each_layer() -> None:
     model = small_model(model__decoder_self_attention="ssru")
-    past, given = model.begin(torch.tensor([[4, 5, 2], [6, 2, 0]]))
+    past, given = model.encode(torch.tensor([[4, 5, 2], [6, 2, 0]]))
     assert [tensor.shape for tensor in past] == [(2, model.config.d_model)] * len(model.decoder)
-    _, past = model.advance(torch.tensor([[1], [1]]), 0, past, given)
-    _, past = model.advance(torch.tensor([[4], [5]]), 1, past, given)
+    _, past = model.decode(torch.tensor([[1], [1]]), 0, past, given)
+    _, past = model.decode(torch.tensor([[4], [5]]), 1, past, given)
     assert [tensor.shape for tensor in past] == [(2, model.config.d_model)] * len(model.decoder)
 
 

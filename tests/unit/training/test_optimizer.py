@@ -7,8 +7,8 @@ import torch
 
 from dragoman.config import TrainingConfig, make_config
 from dragoman.errors import ConfigError
-from dragoman.training.optimizer import Adam, Muon, make_optimizer, orthogonal, take_step
-from dragoman.training.state import Checkpoints, Progress
+from dragoman.training.checkpoint import Checkpoints, Progress
+from dragoman.training.optimizer import Adam, Muon, make_optimizer, optimizer_step, orthogonal
 from tests.conftest import small_model
 
 CPU = torch.device("cpu")
@@ -92,14 +92,14 @@ def test_a_step_adds_the_gradients_of_its_losses_clips_their_sum_and_tells_its_n
     weight.grad = torch.tensor([100.0, 100.0])  # of the step before
     sgd = torch.optim.SGD([weight], lr=9.0)
     losses = (3 * weight[0], 4 * weight[1])
-    assert take_step(sgd, [weight], 0.5, clip_norm=1.0, losses=losses) == 5
+    assert optimizer_step(sgd, [weight], 0.5, clip_norm=1.0, losses=losses) == 5
     torch.testing.assert_close(weight.detach(), torch.tensor([-0.5 * 3 / 5, -0.5 * 4 / 5]))
 
 
 def test_a_step_without_losses_takes_the_gradients_that_are_there_and_may_not_clip_them() -> None:
     weight = torch.nn.Parameter(torch.tensor([1.0]))
     weight.grad = torch.tensor([30.0])
-    assert take_step(torch.optim.SGD([weight], lr=9.0), [weight], 0.5, clip_norm=0) == 30
+    assert optimizer_step(torch.optim.SGD([weight], lr=9.0), [weight], 0.5, clip_norm=0) == 30
     assert weight.item() == 1 - 0.5 * 30
 
 
@@ -112,7 +112,7 @@ def test_a_loss_is_computed_when_the_one_before_it_has_been_backpropagated() -> 
             seen.append(None if weight.grad is None else weight.grad.item())
             yield weight.sum()
 
-    take_step(Adam([weight]), [weight], 0.1, losses=losses())
+    optimizer_step(Adam([weight]), [weight], 0.1, losses=losses())
     assert seen == [None, 1.0]
 
 
