@@ -1,4 +1,4 @@
-"""What can be set: checked against each other, documented, read and written."""
+"""Settings: defined, documented, checked against each other, read and written."""
 
 from dragoman.config.schema import (
     MOST_HYPOTHESES,

@@ -1,8 +1,8 @@
-"""Which settings do not go together.
+"""Check which settings conflict.
 
-They are refused, with the reason, before anything is computed.
+Conflicts are refused, with the reason, before anything is computed.
 
-Settings come by dotted name: `given["model.d_model"]`.
+Settings are given by dotted name: `given["model.d_model"]`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,8 +36,9 @@ READ = {
     "convs2s": (*_NEURAL, "kernel_width", "positions.max_length"),
     "lexical": (),
 }  # fmt: skip
-"""The settings of `model` (or the tables of them) that an architecture reads. Sizes are not listed:
-a preset gives them for every architecture, and one that has no heads leaves their number alone."""
+"""The settings of `model` (or tables of them) that an architecture reads. Sizes are not listed:
+presets set them for every architecture, and one without heads ignores their number.
+"""
 SIZES = (
     "architecture",
     "d_model",
@@ -47,12 +48,12 @@ SIZES = (
     "num_decoder_layers",
 )
 _WITH_HEADS = ("transformer", "decoder-only")
-# presets set these for every architecture, and older runs have kept them so
+# Presets set these for every architecture, so saved runs have them.
 _OF_PRESETS = ("norm_position", "dropout")
 
 
 def incompatible_settings(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
-    """Why settings do not go together, if they do not."""
+    """Yield the reasons why settings conflict."""
     yield from _not_of_this_architecture(settings, default)
     yield from _sizes(settings)
     yield from _variants(settings)
@@ -118,7 +119,7 @@ def _sizes(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
-    """What the variants of the parts that this architecture reads say of the other settings."""
+    """Yield conflicts with the chosen variants of the parts that this architecture reads."""
     for name, table in TABLES.items():
         if _within(name, READ[settings["model.architecture"]]):
             yield from table[settings[name]].needs(settings)

@@ -1,7 +1,7 @@
-"""Sizes to start from, by name: settings that lie over the defaults.
+"""Named starting points: settings on top of the defaults.
 
-The small ones train with Muon and a rate that falls in a line to zero, which reaches the same loss
-in fewer steps (docs/LOG.md). `base` and `big` are those of "Attention Is All You Need", with Adam.
+The small ones train with Muon and linear decay to zero, which reaches the same loss in fewer steps
+(docs/LOG.md). `base` and `big` are the models of "Attention Is All You Need", with Adam.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "training.max_steps": 300_000, "training.average_checkpoints": 20,
     },
 }  # fmt: skip
-# a deep encoder and a shallow decoder: less work for each target piece (Kasai et al. 2021)
+# A deep encoder and a shallow decoder: less work per target piece (Kasai et al. 2021).
 PRESETS |= {
     f"{name}-fast": PRESETS[name]
     | {"model.num_encoder_layers": encoder, "model.num_decoder_layers": 1}
@@ -48,4 +48,4 @@ FINE_TUNING: dict[str, Any] = {
     "training.learning_rate": 2e-4,
     "training.warmup_steps": 200,
 }
-"""What suits a model that is trained already: rates of the presets would undo what it knows."""
+"""Settings for fine-tuning: the rates of the presets would destroy what the model knows."""

@@ -1,13 +1,13 @@
 """All settings, as frozen dataclasses.
 
-`[section]` and `key` of a TOML file are `section.key=value` on the command line.
+`[section]` and `key` of a TOML file become `section.key=value` on the command line.
 
-Values come from four places, the later ones winning: the defaults here, a preset, a TOML file,
-`--set`. Each field carries its own documentation and its own rule, and is checked when it is set.
-The defaults of the model are those of "Attention Is All You Need" (Vaswani et al., 2017).
+Values come from four sources, the later ones winning: the defaults here, a preset, a TOML file,
+`--set`. Each field carries its documentation and rules, and is checked when it is set. The model's
+defaults are those of "Attention Is All You Need" (Vaswani et al., 2017).
 
-The names of variants (`choices`) are spelled out here because this module must not import the code
-that they name; a test holds them against the tables beside that code.
+The names of variants (`choices`) are listed here because this module must not import the code that
+they name; a test compares them with the tables next to that code.
 """
 
 import tomllib
@@ -45,16 +45,15 @@ from dragoman.config.variants import (
 from dragoman.errors import ConfigError
 
 MOST_HYPOTHESES = 1000
-"""The largest beam, and the most translations of a sentence that can be asked for."""
+"""The largest beam, and the most translations that a request may ask for."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files of the same number of lines, or one `.tsv` file with both sides.
+    """A parallel corpus: two files with the same number of lines, or one `.tsv` file (empty
+    `target`).
 
-    The `target` of a `.tsv` file is empty.
-
-    A name with a * stands for many files: `train.*.de.gz`.
+    A name with a * matches many files: `train.*.de.gz`.
     """
 
     source: str = setting(
@@ -74,7 +73,7 @@ class Corpus:
 class TextConfig:
     tokenizer: str = setting(
         "bpe",
-        "how text is cut into pieces (marian: as a converted model does)",
+        "how text is split into pieces (marian: like the converted model)",
         choices=("bpe", "word", "character", "marian"),
     )
     vocab_size: int = setting(
@@ -104,7 +103,7 @@ class TextConfig:
 class DataConfig:
     corpora: tuple[Corpus, ...] = setting((), "parallel text to train on")
     valid: tuple[Corpus, ...] = setting(
-        (), "parallel text to validate on; held out from `corpora` if there is none"
+        (), "parallel text to validate on; held out from `corpora` if empty"
     )
     test: tuple[Corpus, ...] = setting((), "parallel text to score the finished model on")
     exclude: tuple[Corpus, ...] = setting(
@@ -125,21 +124,21 @@ class DataConfig:
 @dataclass(frozen=True)
 class AttentionConfig:
     similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
-    pattern: str = setting("soft", "which keys a query sees", choices=SPANS)
-    window: int = setting(8, "keys that local attention sees on either side", at_least=0)
+    pattern: str = setting("soft", "which keys a query may attend to", choices=SPANS)
+    window: int = setting(8, "keys on either side that local attention sees", at_least=0)
     heads_layout: str = setting(
         "paper",
-        "what each head gets",
+        "how heads split the input",
         choices=HEADS_LAYOUTS,
     )
     groups: int = setting(
         2, "sets of keys and values, with heads_layout=grouped", at_least=1, at_most=1000
     )
     projections: bool = setting(
-        True, "queries, keys and values by matrices; false: they are the input itself"
+        True, "project queries, keys and values; false: use the input itself"
     )
     cross_attention_layer: str = setting(
-        "last", "the encoder layer that a decoder layer looks at", choices=MEMORIES
+        "last", "the encoder layer that a decoder layer attends to", choices=MEMORIES
     )
 
 
@@ -175,7 +174,7 @@ class ModelConfig:
     )
     d_model: int = setting(
         512,
-        "features of a position (D, d_model)",
+        "model dimension (D)",
         at_least=1,
         at_most=65_536,
     )
@@ -187,7 +186,7 @@ class ModelConfig:
     )
     d_ff: int = setting(
         2048,
-        "inner features of the feed-forward network",
+        "inner dimension of the feed-forward network",
         at_least=1,
         at_most=262_144,
     )
@@ -209,12 +208,12 @@ class ModelConfig:
     )
     norm_position: str = setting(
         "post",
-        "normalise after the residual sum or before the sublayer",
+        "normalize after the residual sum (post) or before the sublayer (pre)",
         choices=("post", "pre"),
     )
     norm_type: str = setting(
         "layer",
-        "what is normalised over: a position's features (layer, rms), or the batch",
+        "normalization over a position's features (layer, rms) or over the batch",
         choices=("layer", "rms", "batch", "none"),
     )
     residual: bool = setting(True, "a sublayer's output is added to its input")
@@ -230,7 +229,7 @@ class ModelConfig:
     )
     decoder_self_attention: str = setting(
         "attention",
-        "how a decoder layer looks at the words so far",
+        "how a decoder layer attends to earlier target words",
         choices=DECODER_SUBLAYERS,
     )
     dropout: float = setting(
@@ -262,14 +261,15 @@ PLAIN = {
     "positions.join": ("add",),
     "positions.every_layer": (False,),
 }
-"""The Transformer that our own kernels, ONNX graphs and other systems know, apart from what
-`variants` says."""
+"""The settings of the plain Transformer, which our kernels, ONNX graphs and other systems support.
+`variants` adds its own.
+"""
 
 
 def beyond_plain(model: ModelConfig, in_graphs: bool = False) -> list[str]:
-    """The settings by which a model is another one than that.
+    """List the settings that differ from the plain Transformer.
 
-    `in_graphs`: those that our ONNX graphs know are left out.
+    With `in_graphs`, skip those that our ONNX graphs support.
 
     >>> beyond_plain(ModelConfig(residual=False))
     ['model.residual=false']
@@ -285,7 +285,7 @@ def beyond_plain(model: ModelConfig, in_graphs: bool = False) -> list[str]:
 
 
 def model_summary(model: ModelConfig) -> str:
-    """A model in one line: its sizes, and every setting that is not the default.
+    """Describe a model in one line: its sizes, and every setting that is not the default.
 
     >>> model_summary(ModelConfig(positions=PositionsConfig(kind="rotary")))
     'transformer, 6+6 layers, d_model 512, 8 heads, post-norm, positions.kind=rotary'
@@ -336,7 +336,7 @@ class TrainingConfig:
     )
     r_drop_alpha: float = setting(
         0.0,
-        "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)",
+        "R-Drop: weight of the divergence between two passes with different dropout (usually 2.5)",
         at_least=0.0,
     )
     objective: str = setting(
@@ -362,7 +362,7 @@ class TrainingConfig:
         "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5",
         at_least=0.0,
     )
-    warmup_steps: int = setting(4000, "steps until the peak", at_least=0)
+    warmup_steps: int = setting(4000, "steps until the peak rate", at_least=0)
     optimizer: str = setting(
         "adam",
         "adam, or muon: orthogonal steps for the matrices inside the model, Adam for the rest",
@@ -390,7 +390,7 @@ class TrainingConfig:
     )
     validate_every: int = setting(1000, "steps between validations; 0: only at the end", at_least=0)
     validation_beam_size: int = setting(
-        1, "beam of the validation's translations", at_least=1, at_most=MOST_HYPOTHESES
+        1, "beam size for validation", at_least=1, at_most=MOST_HYPOTHESES
     )
     patience: int = setting(
         10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0
@@ -399,7 +399,7 @@ class TrainingConfig:
         1000, "steps between checkpoints; each validation writes one too", at_least=1
     )
     average_checkpoints: int = setting(
-        5, "last checkpoints to average at the end; 1: no averaging", at_least=1
+        5, "number of last checkpoints to average at the end; 1: no averaging", at_least=1
     )
     log_every: int = setting(50, "steps between lines of the log", at_least=1)
 
@@ -408,7 +408,7 @@ class TrainingConfig:
 class DecodingConfig:
     beam_size: int = setting(
         4,
-        "hypotheses kept per sentence; 1: greedy",
+        "hypotheses per sentence; 1: greedy",
         at_least=1,
         at_most=MOST_HYPOTHESES,
     )
@@ -438,12 +438,12 @@ class DecodingConfig:
     )
     patience: float = setting(
         1.0,
-        "a sentence is done when patience*beam hypotheses have ended",
+        "a sentence is done when patience*beam_size hypotheses are complete",
         at_least=0.1,
         at_most=1000.0,
     )
     shrink_beam_on_eos: bool = setting(
-        False, "a hypothesis that ends takes its place in the beam with it, as in Marian"
+        False, "a finished hypothesis shrinks the beam by one, as in Marian"
     )
     max_source_length: int = setting(
         512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
@@ -485,7 +485,7 @@ class DecodingConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """The full set of settings of a run."""
+    """All settings of a run."""
 
     text: TextConfig = field(default_factory=TextConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -494,7 +494,7 @@ class Config:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
     def __post_init__(self) -> None:
-        """Settings that do not go together are refused here, before anything is computed."""
+        """Raise a ConfigError for settings that conflict, before anything is computed."""
         for reason in incompatible_settings(flatten(self), _defaults()):
             raise ConfigError(reason)
 
@@ -504,7 +504,7 @@ def make_config(
     file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Defaults, then a preset, then a TOML file, then settings by dotted name or in tables.
+    """Combine defaults, a preset, a TOML file, and settings by dotted name or in tables.
 
     The file may name its own `preset`.
 
@@ -536,7 +536,7 @@ def by_current_name(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def explicit_settings(file: str | Path | None) -> dict[str, Any]:
-    """The dotted settings that a TOML file names."""
+    """Return the settings that a TOML file sets, by dotted name."""
     tree = with_current_names(read_toml(file)) if file is not None else {}
     tree.pop("preset", None)
     with nesting_errors(str(file)):
@@ -544,7 +544,7 @@ def explicit_settings(file: str | Path | None) -> dict[str, Any]:
 
 
 def parse_set(assignments: list[str]) -> dict[str, Any]:
-    """`["a.b=c", ...]` as given to --set, values read as TOML and, failing that, as plain strings.
+    """Parse the arguments of --set: values are TOML or, failing that, plain strings.
 
     >>> parse_set(["model.norm_position=pre", "model.dropout=0.3"])
     {'model.norm_position': 'pre', 'model.dropout': 0.3}
@@ -570,12 +570,12 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
 
 
 def write_toml(config: Config) -> str:
-    """The whole configuration as TOML that `make_config` reads back to an equal one."""
+    """Write the whole configuration as TOML that `make_config` reads back to an equal one."""
     return "\n".join(toml_lines(to_tree(config))) + "\n"
 
 
 def flatten(config: Config) -> dict[str, Any]:
-    """`{"model.d_model": 512, ...}`: one entry per setting, for comparing two configurations.
+    """Return one entry per setting, {"model.d_model": 512, ...}, to compare configurations.
 
     >>> flatten(Config())["model.positions.kind"]
     'sinusoidal'
@@ -584,7 +584,7 @@ def flatten(config: Config) -> dict[str, Any]:
 
 
 def replace(config: Config, settings: Mapping[str, Any]) -> Config:
-    """The same configuration with some dotted settings changed, checked again."""
+    """Return the configuration with some settings changed, checked again."""
     tree = to_tree(config)
     with nesting_errors("settings"):
         put_all(tree, by_current_name(settings))
@@ -597,5 +597,5 @@ def _defaults() -> dict[str, Any]:
 
 
 def describe_settings() -> Iterator[tuple[str, Any, str]]:
-    """(dotted name, default, documentation) of every setting, in order."""
+    """Yield (dotted name, default, documentation) of every setting, in order."""
     yield from describe(Config)

@@ -1,8 +1,7 @@
-"""Settings as documented fields of frozen dataclasses.
+"""Define settings as documented fields of frozen dataclasses.
 
-They are built from nested tables, checked, and written as TOML.
-
-This module does not know which settings exist; `schema.py` defines them.
+This module builds them from nested tables, checks them, and writes them as TOML. It does not know
+which settings exist; `schema.py` defines them.
 """
 
 import dataclasses
@@ -23,12 +22,12 @@ from typing import Any
 from dragoman.config.plugins import import_plugins
 from dragoman.errors import ConfigError
 
-# A model's settings have a table for each of the corpora it was trained on, which may be hundreds.
+# Cached: the settings of a model may have hundreds of corpora, each with its table.
 _hints = cache(typing.get_type_hints)
 
 
 def setting(default: Any, doc: str, **rules: Any) -> Any:
-    """A field with its documentation and rules.
+    """Declare a field with its documentation and rules.
 
     Rules are `choices`, `at_least`, `at_most`, `below` and `key` (its name in TOML).
     """
@@ -36,9 +35,9 @@ def setting(default: Any, doc: str, **rules: Any) -> Any:
 
 
 def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> Any:
-    """A dataclass from a table, its fields checked.
+    """Build a dataclass from a table and check its fields.
 
-    `root` is the outermost one, where a misplaced name may belong.
+    `root` is the outermost dataclass, where a misplaced name may belong.
     """
     if not isinstance(tree, Mapping):
         raise ConfigError(f"{path.rstrip('.')} is {tree!r}: expected a table of settings.")
@@ -60,7 +59,7 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
 
 
 def to_tree(value: Any) -> Any:
-    """The reverse of `from_tree`: nested dictionaries with every setting in them."""
+    """Convert settings to nested dictionaries, the reverse of `from_tree`."""
     if is_dataclass(value):
         return {_key(f): to_tree(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):
@@ -69,7 +68,7 @@ def to_tree(value: Any) -> Any:
 
 
 def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
-    """(dotted name, default, documentation) of every setting, in order."""
+    """Yield (dotted name, default, documentation) of every setting, in order."""
     for f in fields(kind):
         hint = _hints(kind)[f.name]
         if is_dataclass(hint):
@@ -80,7 +79,7 @@ def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
 
 
 def _described(choices: Iterable[str]) -> str:
-    """The choices of a setting, with what each means where that is known."""
+    """List the choices of a setting, with their help texts if they have any."""
     if isinstance(choices, Mapping):
         return ": " + "; ".join(f"{name} ({variant.help})" for name, variant in choices.items())
     names = ", ".join(choices)
@@ -88,7 +87,7 @@ def _described(choices: Iterable[str]) -> str:
 
 
 def read_toml(file: str | Path) -> dict[str, Any]:
-    """A TOML file as nested dictionaries, or a `ConfigError` that says where it is wrong."""
+    """Read a TOML file; raise a `ConfigError` that names the error's location."""
     try:
         with nesting_errors(str(file)):
             return tomllib.loads(Path(file).read_text(encoding="utf-8"))
@@ -100,9 +99,9 @@ def read_toml(file: str | Path) -> dict[str, Any]:
 
 @contextmanager
 def nesting_errors(where: str) -> Iterator[None]:
-    """Around code that follows tables into tables.
+    """Turn infinite recursion into a ConfigError, around code that follows nested tables.
 
-    Nobody nests settings as deep as Python's stack.
+    No real settings are nested as deeply as Python's stack.
     """
     try:
         yield
@@ -111,7 +110,7 @@ def nesting_errors(where: str) -> Iterator[None]:
 
 
 def environment_number(name: str, default: int, at_least: int = 0, at_most: int = 2**62) -> int:
-    """A whole number from an environment variable, the default where it is not set."""
+    """Read a whole number from an environment variable, with a default."""
     text = os.environ.get(name, "").strip() or str(default)
     is_number = text.isascii() and text.isdecimal() and len(text) < 20
     if not (is_number and at_least <= int(text) <= at_most):
@@ -123,7 +122,7 @@ def environment_number(name: str, default: int, at_least: int = 0, at_most: int 
 
 
 def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Lines of one table: plain values first, then tables and lists of tables, as TOML wants it."""
+    """Yield the lines of one table: plain values first, then tables, as TOML requires."""
     nested = {
         k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)
     }
@@ -157,7 +156,7 @@ def put_all(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
 
 
 def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
-    """Lay other tables over these."""
+    """Merge another table into this one; its values win."""
     for key, value in other.items():
         if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
             merge(tree[key], value)
@@ -166,7 +165,7 @@ def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of everything in nested tables."""
+    """Yield (dotted name, value) of everything in nested tables."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{path}{key}.")
@@ -175,15 +174,15 @@ def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
 
 
 def did_you_mean(name: Any, names: Any) -> str:
-    """A hint in words at the name that was perhaps meant, or nothing."""
+    """Suggest the name that was probably meant, or return an empty string."""
     close = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) -> str:
-    """A hint from the same table first, then from anywhere.
+    """Suggest a setting: from the same table first, then from any table.
 
-    `model.warmup` means `training.warmup_steps`.
+    `model.warmup` suggests `training.warmup_steps`.
     """
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
     if near:
@@ -194,7 +193,7 @@ def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) 
 
 
 def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: type) -> Any:
-    """One value, checked against its type and its rules."""
+    """Check one value against its type and rules."""
     if is_dataclass(hint):
         return build(typing.cast(type, hint), value, f"{path}.", root)
     if isinstance(hint, types.GenericAlias):  # tuple[Corpus, ...]
@@ -229,7 +228,7 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
 
 
 def _type_name(hint: type) -> str:
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[hint]
 
 
 def _key(f: "dataclasses.Field[Any]") -> str:

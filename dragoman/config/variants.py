@@ -1,9 +1,9 @@
-"""The variants of the Transformer's parts: one entry each, without torch.
+"""The variants of the Transformer's parts, one entry each, without importing torch.
 
-Settings take their choices and help texts from these tables, refusals their reasons, and the fast
-code paths ask them what they can run. The code of a variant stands in `dragoman/model`, in a table
-with the same names. To add one, add an entry here and its class there; a module of your own can do
-the same before a config is read (docs/variants.md).
+Settings take their choices and help texts from these tables, error messages their reasons, and the
+fast code paths ask them what they support. The code of a variant is in `dragoman/model`, in a table
+with the same names. To add a variant, add an entry here and a class there; a module of your own can
+do so before a config is read (docs/variants.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ Given = Mapping[str, Any]
 
 
 def _nothing(settings: Given) -> Iterator[str]:
-    """Goes with any other setting."""
+    """No conflicts with other settings."""
     return iter(())
 
 
@@ -23,9 +23,10 @@ def _nothing(settings: Given) -> Iterator[str]:
 class Variant:
     """A variant of a part.
 
-    `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
-    and Hugging Face know. `in_graphs`: our ONNX graphs know it, though the others do not. `fused`:
-    torch's attention kernel can compute it. `needs`: why the given settings do not go with it.
+    `plain`: part of the original Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
+    and Hugging Face support. `in_graphs`: supported by our ONNX graphs, though not by the others.
+    `fused`: torch's attention kernel can compute it. `needs`: yields reasons why the given settings
+    conflict with it.
     """
 
     help: str
@@ -36,10 +37,11 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class PositionVariant(Variant):
-    """`vector`: joined to the words (`model/positions.py`).
+class Position(Variant):
+    """A way to represent positions.
 
-    `in_attention`: acts on how far apart query and key are (`model/distances.py`).
+    `vector`: joined to the words (`model/positions.py`). `in_attention`: acts on the distance
+    between query and key (`model/distances.py`).
     """
 
     vector: bool = False
@@ -116,7 +118,7 @@ def _projections(settings: Given) -> Iterator[str]:
         )
 
 
-_ONE_SET_OF_KEYS = ("additive", "concat")  # each head makes keys of its own
+_ONE_SET_OF_KEYS = ("additive", "concat")  # these have key weights of their own for each head
 
 
 def _groups(given: Given) -> Iterator[str]:
@@ -177,36 +179,36 @@ DECODER_SUBLAYERS = {
     ),
 }
 POSITIONS = {
-    "none": PositionVariant("no positions"),
-    "index": PositionVariant("the number of the position", vector=True, needs=_index),
-    "sinusoidal": PositionVariant(
+    "none": Position("no positions"),
+    "index": Position("the number of the position", vector=True, needs=_index),
+    "sinusoidal": Position(
         "sines and cosines of many wavelengths",
         plain=True,
         vector=True,
         needs=_even_width,
     ),
-    "sinusoidal-from-1": PositionVariant(
+    "sinusoidal-from-1": Position(
         "the same with exponents that begin at 2/D instead of 0, as one note has it",
         vector=True,
         needs=_even_width,
     ),
-    "learned": PositionVariant(
+    "learned": Position(
         "a learned vector for each position",
         plain=True,
         vector=True,
         needs=_reaches,
     ),
-    "rotary": PositionVariant(
+    "rotary": Position(
         "queries and keys are rotated (RoPE)",
         in_attention=True,
         needs=_even_features,
     ),
-    "relative": PositionVariant(
+    "relative": Position(
         "a learned number for each distance",
         in_attention=True,
         fused=False,
     ),
-    "alibi": PositionVariant(
+    "alibi": Position(
         "scores fall with the distance, with a slope per head", in_attention=True, fused=False
     ),
 }
@@ -218,4 +220,4 @@ TABLES: dict[str, Mapping[str, Variant]] = {
     "model.decoder_self_attention": DECODER_SUBLAYERS,
     "model.positions.kind": POSITIONS,
 }
-"""The settings whose choices these are."""
+"""The settings whose choices are variants."""

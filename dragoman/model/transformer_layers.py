@@ -1,10 +1,10 @@
-"""Layers of the encoder and of the decoder.
+"""Encoder and decoder layers of the Transformer.
 
 A layer is attention and a feed-forward network, each with its norm and residual sum.
 
-"Attention Is All You Need", section 3.1. A layer does not know how attention is computed: it is
-given functions that look at what was said and at the source. So one layer serves training, search
-with a KV cache, sentences end to end and a decoder whose caches never move.
+"Attention Is All You Need", section 3.1. A layer does not know how attention is computed: it
+receives functions that attend to the past and to the source. So one layer serves training, search
+with a KV cache, packed sentences, and decoding with a fixed-address cache.
 
 B sentences, T positions, D features.
 """
@@ -21,25 +21,25 @@ from dragoman.model.layers import PLACEMENTS, Experts, FeedForward, feed_forward
 from dragoman.model.ssru import SSRU
 
 Attend = Callable[[Tensor], Tensor]
-"""From the vectors of some positions to what they see. (B, T, D) to (B, T, D)"""
+"""Maps queries to attention outputs. (B, T, D) to (B, T, D)"""
 
 
 class _Layer(nn.Module):
-    """What encoder and decoder layers share."""
+    """The parts that encoder and decoder layers share."""
 
     attention: Attention
     feed_forward: FeedForward | Experts | None
     around_feed_forward: nn.Module | None
 
     def transform(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """The feed-forward network with its surroundings, where there is one."""
+        """Apply the feed-forward network, if there is one, with norm and residual sum."""
         if self.feed_forward is None or self.around_feed_forward is None:
             return x
         y: Tensor = self.around_feed_forward(x, self.feed_forward, real)
         return y
 
     def multiplications(self, words: float, pairs: float) -> float:
-        """Of attention to itself, in which so many pairs meet, and of the feed-forward network."""
+        """Multiply-adds of self-attention with this many pairs, and of the feed-forward network."""
         return self._looking(words, pairs) + (
             self.feed_forward.multiplications(words) if self.feed_forward is not None else 0.0
         )
@@ -59,7 +59,7 @@ class EncoderLayer(_Layer):
         )
 
     def forward(self, x: Tensor, to_itself: Attend, real: Tensor | None = None) -> Tensor:
-        """`real` (B, T) is False at padding, for norms that look at more than one word."""
+        """Run the layer; `real` (B, T) is False at padding, for norms over several positions."""
         x = self.around_attention(x, to_itself, real)
         return self.transform(x, real)
 
@@ -85,7 +85,7 @@ class DecoderLayer(_Layer):
         return super()._looking(words, pairs)
 
     def memory(self, x: Tensor) -> KeysValues:
-        """Keys and values of the source (B, S, D), for all that this layer will say about it."""
+        """Compute keys and values of the source (B, S, D), once for all target positions."""
         return self.cross.keys_values(x)
 
     def forward(

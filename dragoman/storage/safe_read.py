@@ -34,7 +34,7 @@ def read_regular(path: Path, limit: int) -> bytes:
         if status.st_size > limit:
             raise OSError(
                 errno.EFBIG,
-                f"the file has {status.st_size:,} bytes; the limit is {limit:,}",
+                f"the file has {status.st_size:,} bytes, at most {limit:,} are allowed",
                 str(path),
             )
         return file.read(status.st_size)

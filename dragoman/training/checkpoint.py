@@ -1,11 +1,11 @@
-"""Checkpoints: everything a run needs to go on as if nothing had happened, in safetensors and JSON.
+"""Checkpoints: everything a run needs to resume, in safetensors and JSON.
 
     checkpoints/step-00001000/model.safetensors       weights
                               optimiser.safetensors   Adam's moments
-                              progress.json           step, place in the data, best score, ...
+                              progress.json           step, position in the data, best score, ...
 
-A checkpoint is written into a folder with another name, flushed to the disk and renamed: what bears
-the final name is whole. Randomness needs no state, it is a function of (seed, step).
+A checkpoint is written into a temporary folder, flushed to disk, and renamed, so a checkpoint under
+its final name is always complete. Randomness needs no state: it is a function of (seed, step).
 """
 
 import json
@@ -31,7 +31,7 @@ _NAME = re.compile(r"step-(\d{8})")
 
 @dataclass
 class Progress:
-    """Where a run stands."""
+    """The progress of a run."""
 
     step: int = 0
     position: DataPosition = field(default_factory=DataPosition)
@@ -63,12 +63,12 @@ class Checkpoints:
         self.folder, self._window, self._ranks = folder, window, ranks
 
     def steps(self) -> list[int]:
-        """Steps of the checkpoints, oldest first; 0 is the beginning."""
+        """Return the steps of the checkpoints, oldest first; 0 is the initial state."""
         matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("step-*"))
         return sorted(int(match[1]) for match in matches if match)
 
     def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
-        """Rank 0 writes; the others give it their parts of the weights and wait."""
+        """Save a checkpoint: rank 0 writes, the others send their parts of the weights and wait."""
         weights = get_weights(model)
         moments = _moments(model, optimizer)
         if self._ranks.is_main:
@@ -101,7 +101,7 @@ class Checkpoints:
             self._prune(progress)
 
     def newest(self) -> Progress | None:
-        """The progress of the newest checkpoint that has its optimizer; None before the first."""
+        """Return the progress of the newest resumable checkpoint, or None before the first."""
         steps = self.steps()
         whole = [step for step in steps if (self._path(step) / _OPTIMISER).exists()]
         if steps and not whole:
@@ -116,7 +116,7 @@ class Checkpoints:
         return self._load(step, _WEIGHTS)
 
     def average(self) -> tuple[dict[str, Tensor], list[int]]:
-        """The mean of the last regular checkpoints' weights, and which these are."""
+        """Return the mean weights of the last regular checkpoints, and their steps."""
         steps = self._regular()[-self._window :] or self.steps()[-1:]
         total: dict[str, Tensor] = {}
         for step in steps:
@@ -125,7 +125,7 @@ class Checkpoints:
         return {name: (tensor / len(steps)).float() for name, tensor in total.items()}, steps
 
     def _prune(self, progress: Progress) -> None:
-        """Keep the window, the best, and the last two, which alone keep their optimizers."""
+        """Keep the averaging window, the best checkpoint, and two that can be resumed."""
         steps = self.steps()
         window = self._regular()[-self._window :]
         for step in steps[:-2]:
@@ -135,12 +135,12 @@ class Checkpoints:
                 _discard(self._path(step))
 
     def _sweep(self) -> None:
-        """Remove what a killed process left half written or half removed."""
+        """Remove what a killed process left half written or half deleted."""
         for path in self.folder.glob("step-*.*"):
             shutil.rmtree(path, ignore_errors=True)
 
     def _regular(self) -> list[int]:
-        """Neither the beginning nor saved because of an interruption."""
+        """Return the steps of regular checkpoints: not the initial state, not interim ones."""
         return [step for step in self.steps() if step and not self._progress(step).interim]
 
     def _path(self, step: int) -> Path:
@@ -166,7 +166,7 @@ class Checkpoints:
 
 
 def _discard(path: Path) -> None:
-    """Take a checkpoint's name away before its files, so that no half of one ever bears it."""
+    """Rename a checkpoint before deleting it, so that no half of one has a final name."""
     away = path.with_name(path.name + ".removed")
     path.rename(away)
     shutil.rmtree(away)
@@ -177,7 +177,7 @@ def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's state by parameter name: `name|exp_avg`, ..."""
+    """Return Adam's state by parameter name: `name|exp_avg`, ..."""
     return {
         f"{name}|{key}": torch.as_tensor(value)
         for name, parameter in model.named_parameters()
@@ -195,8 +195,8 @@ def _set_moments(
             if key.partition("|")[0] == name
         }
         for key, value in mine.items():
-            # the step counter stays in the type and place that the optimizer chose; moments follow
-            # their parameter
+            # The optimizer chose type and device of its step counter; moments follow their
+            # parameter.
             if value.dim():
                 value = placed(value, parameter)
             elif _fused(optimizer):

@@ -1,4 +1,4 @@
-"""The end of a run: choose the weights, write the bundle, score it, say what to try next."""
+"""Finish a run: choose the weights, write the bundle, score it, print the next command."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from dragoman.training.validation import Validator
 
 
 class Trained(Protocol):
-    """A model and how it came about: what a bundle and its card are made of."""
+    """The facts that a bundle and its card are made of."""
 
     @property
     def config(self) -> Config: ...
@@ -39,12 +39,12 @@ class Trained(Protocol):
 
 
 def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) -> tuple[Score, ...]:
-    """Choose the weights, leave a bundle in the folder and tell how good it is."""
+    """Choose the weights, write the bundle, and print its scores."""
     return write_final_bundle(trainer, _choose_weights(trainer, console), test, folder, console)
 
 
 def write_interim_bundle(trainer: Trainer, folder: Path) -> None:
-    """A bundle of the best weights so far, so that a run can be used before it ends."""
+    """Write a bundle of the best weights so far, so that a run can be used before it ends."""
     progress = trainer.progress
     if trainer.ranks.is_main:
         chosen = f"step {progress.step}"
@@ -91,9 +91,9 @@ def write_final_bundle(
 
 
 def _choose_weights(trainer: Trainer, console: Console) -> str:
-    """Leave in the model the average of the last checkpoints, or the best checkpoint.
+    """Load the average of the last checkpoints into the model, or the best checkpoint.
 
-    The average is taken if it is at least as good.
+    The average wins if it is at least as good.
     """
     progress = trainer.progress
     average, steps = trainer.checkpoints.average()
@@ -117,7 +117,7 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
 def _card(
     trained: Trained, chosen: str, scored_on: str, scores: tuple[Score, ...]
 ) -> dict[str, Any]:
-    """Where the model comes from, for `dragoman info`."""
+    """Build the model card that `dragoman info` prints."""
     progress, languages = trained.progress, trained.data.codec.languages
     return {
         "from": list(languages.sources),

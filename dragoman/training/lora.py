@@ -1,11 +1,11 @@
-"""Learning an adapter: thin matrices beside those of a model's layers (`bundle/low_rank.py`).
+"""Train an adapter: low-rank factors for a model's matrices (`bundle/low_rank.py`).
 
-    y = W x + U (D x)        W (out, in) stays, U (out, r) and D (r, in) are learned
+    y = W x + U (D x)        W (out, in) stays fixed, U (out, r) and D (r, in) are trained
 
-The decoder's layers get factors, and upper layers of the encoder if asked for. Those below stay, so
-each sentence goes through them once. The loss of a step has two parts: the cross-entropy of the
-user's pairs, and on replay the Kullback-Leibler divergence from what the model predicted before
-(distillation).
+The decoder's layers get factors, and optionally the upper layers of the encoder. The layers below
+stay fixed, so each sentence passes through them only once. The loss of a step has two parts: the
+cross-entropy on the user's pairs, and on replayed sentences the Kullback-Leibler divergence from
+the original model's predictions (distillation).
 
 N target pieces of a batch, D features, M pieces that are compared.
 """
@@ -36,42 +36,42 @@ from dragoman.training.loss import vocabulary_loss
 from dragoman.training.optimizer import Adam, optimizer_step
 from dragoman.training.time_budget import Clock, now
 
-LIKELIEST = 8  # pieces of each position that probabilities are computed among
-CHANCE = 0.01  # nats by which two looks at the held-out pairs may differ without meaning anything
+LIKELIEST = 8  # compare probabilities among this many pieces per position
+CHANCE = 0.01  # nats by which two evaluations of the held-out pairs may differ by chance
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class LoraConfig:
-    """How an adapter is learned; the defaults are what the measurements in docs/LOG.md led to."""
+    """Settings for training an adapter; docs/LOG.md has the measurements behind the defaults."""
 
-    minutes: float = 5.0  # for all of it
-    replay_share: float = 0.25  # of these minutes, until the last sentences to replay are made
-    fewest_steps: int = 10  # below this, nothing is begun
-    largest: float = 3e6  # bytes of the adapter, which decide the rank
+    minutes: float = 5.0  # for everything
+    replay_share: float = 0.25  # share of this time for making the replay data
+    fewest_steps: int = 10  # refuse to start with time for fewer steps
+    largest: float = 3e6  # bytes of the adapter, which limit the rank
     most_rank: int = 64
-    encoder_layers: int = 0  # upper ones that are adapted too: gains more, takes longer
+    encoder_layers: int = 0  # upper encoder layers adapted too: gains more, takes longer
     learning_rate: float = 8e-3
     warmup_steps: int = 20
-    epochs: int = 14  # at most, unless these are fewer steps than ...
+    epochs: int = 14  # at most, unless these are fewer steps than least_steps
     least_steps: int = 40
-    check_every: int = 5  # steps at least, or an epoch, between looks at the held-out pairs
+    check_every: int = 5  # at least this many steps, or an epoch, between evaluations
     batch_tokens: int = 600
-    dropout: float = 0.1  # of the decoder, on pairs
+    dropout: float = 0.1  # of the decoder, on the user's pairs
     label_smoothing: float = 0.1
-    everyday: int = 3500  # sentences to be replayed, of both kinds
+    everyday: int = 3500  # replayed sentences, of both kinds
     made_up: int = 1000
-    replay_tokens: int = 600  # in each step, beside those of the pairs
-    replay_weight: float = 4.0  # of a replayed piece, where a piece of the pairs has 1
-    held_out: float = 0.1  # of the pairs, 20 to 200 of them
-    patience: int = 8  # checks without a lower negative log-likelihood
-    # Nats that a piece of replayed sentences may be off, on average. This is for the few that pass
-    # the gate (`gate`); no other is changed at all.
+    replay_tokens: int = 600  # in each step, in addition to the pairs
+    replay_weight: float = 4.0  # weight of a replayed piece, relative to a piece of the pairs
+    held_out: float = 0.1  # share of the pairs, 20 to 200 of them
+    patience: int = 8  # evaluations without a lower negative log-likelihood
+    # Largest mean divergence in nats on replayed pieces. It concerns the few sentences that pass
+    # the gate; all others are translated by the original model.
     forgetting: float = 0.05
     seed: int = 1
 
     def too_little(self, needed: float) -> ConfigError:
-        """The refusal of a time in which hardly anything could be learned."""
+        """Return the error for a time limit in which hardly anything could be learned."""
         return ConfigError(
             f"--minutes {self.minutes:g} is too little for this model and machine, as busy as it "
             f"is now: --minutes {math.ceil(needed / 30) / 2:g} would do."
@@ -84,25 +84,26 @@ class Example(NamedTuple):
 
 
 class AdaptedLinear(nn.Module):
-    """A linear layer with W + U D in the place of W."""
+    """A linear layer that computes with W + U D instead of W."""
 
     def __init__(self, layer: Linear, rank: int):
         super().__init__()
         rows, columns = layer.weight.shape
         self.layer = layer
         self.down = nn.Parameter(torch.randn(rank, columns) * columns**-0.5)
-        self.up = nn.Parameter(torch.zeros(rows, rank))  # so that nothing changes at first
+        # zero, so that the adapter starts as the identity
+        self.up = nn.Parameter(torch.zeros(rows, rank))
         self.strength = 1.0
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         if not self.strength:
             return self.layer(x, relu)  # type: ignore[no-any-return]
-        # U (D x) costs little, and no gradient of the whole matrix is computed.
+        # U (D x) is cheap, and no gradient of the full matrix is computed.
         y: Tensor = self.layer(x) + x @ self.down.T @ (self.strength * self.up.T)
         return y.relu() if relu else y
 
     def some(self, x: Tensor, rows: slice) -> Tensor:
-        """Some of the outputs: attention to a source computes its queries apart."""
+        """Compute some of the outputs: cross-attention computes its queries separately."""
         y: Tensor = self.layer.some(x, rows)
         if not self.strength:
             return y
@@ -110,7 +111,7 @@ class AdaptedLinear(nn.Module):
 
 
 class PairEncoder:
-    """Pairs as ids, as the model was trained to read and say them; long ones are left out."""
+    """Encodes pairs as the model was trained on them; drops pairs that are too long."""
 
     def __init__(self, codec: Codec, source: str, target: str, longest: int):
         self._codec, self._source, self._target = codec, source, target
@@ -125,8 +126,11 @@ class PairEncoder:
 
 
 def has_bf16_products() -> bool:
-    """Whether this CPU has kernels for products in bf16. Without, they take a hundred times as
-    long, and PyTorch gives up its fast kernels for all products of the process."""
+    """True if this CPU has kernels for bf16 products.
+
+    Without them, such products take a hundred times as long, and PyTorch drops its fast kernels for
+    all products of the process.
+    """
     has_any: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return has_any and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -143,8 +147,11 @@ def _model(bundle: Bundle, dropout: float) -> Model:
 def _adapted_layers(
     model: Model, names: tuple[str, ...], recipe: LoraConfig, votes: int
 ) -> dict[str, AdaptedLinear]:
-    """Put factors beside linear layers whose names begin so, of the largest rank that keeps the
-    adapter as small as asked for: at two bytes a number, and four for each of the gate's votes."""
+    """Attach factors to the linear layers whose names begin with `names`.
+
+    The rank is the largest that keeps the adapter within its size: two bytes per number, and four
+    for each of the gate's votes.
+    """
     layers = {
         name: module
         for name, module in model.named_modules()
@@ -169,12 +176,12 @@ class LoraBatch:
     source: Tensor  # (B, S)
     target_in: Tensor  # (B, T)
     targets: Tensor  # (N,)
-    real: Tensor  # (N,) their places in the flattened (B*T)
-    # What the lower layers of the encoder make of the source (B, S, D), and its mask
+    real: Tensor  # (N,) their indices in the flattened (B*T)
+    # Output of the fixed lower encoder layers (B, S, D), and its mask
     encoded: tuple[Tensor, Tensor] | None = None
-    # Among which pieces probabilities are computed, in ascending order (M,)
+    # The pieces that probabilities are compared among, in ascending order (M,)
     pieces: Tensor | None = None
-    # States of the model without an adapter (N, D), on replay
+    # States of the original model (N, D), for replay
     before: Tensor | None = None
 
 
@@ -189,7 +196,7 @@ class LoraTrainer:
             and config.norm_type != "batch"
             and not config.positions.every_layer
         )
-        # The first layer of the encoder that is adapted
+        # The first encoder layer that is adapted
         self._first = max(0, config.num_encoder_layers - recipe.encoder_layers)
         names = ["decoder."]
         if self._encodes_once:
@@ -203,7 +210,7 @@ class LoraTrainer:
         self._bf16 = False
 
     def adapter(self) -> dict[str, np.ndarray]:
-        """The factors as they are stored."""
+        """Return the factors in storage format."""
         stored = dict[str, np.ndarray]()
         for name, layer in self._adapted.items():
             stored[name + UP] = (layer.strength * layer.up.detach()).numpy().astype(np.float16)
@@ -219,9 +226,9 @@ class LoraTrainer:
         say: Say,
         looks: float = 1,
     ) -> int:
-        """Train, stop, and leave the best factors in the model; the number of steps.
+        """Train, keep the best factors, and return the number of steps.
 
-        `looks`: time is left for so many of the kind that held-out pairs are given.
+        `looks` reserves time for this many evaluations of held-out pairs.
         """
         recipe = self._recipe
         own = self._batches(examples, recipe.batch_tokens)
@@ -231,11 +238,11 @@ class LoraTrainer:
         adam = Adam(self._parameters, recipe.learning_rate, (0.9, 0.98), weight_decay=0.0)
         best, kept = self.nll(checked), self._copy()
         say(f"before: {best:.3f} nats a piece of the held-out pairs")
-        # Timed only now: the first batch of a size takes several times as long as the next.
+        # Time it only now: the first batch of a size takes several times as long as the next.
         started = now()
         self.nll(checked[:1])
         clock.reserve(looks * len(checked) * (now() - started))
-        # a step has a batch of pairs, one of replay
+        # A step has one batch of pairs and one of replay.
         seconds = 2 * self._choose_precision(own[len(own) // 2])
         if clock.left < recipe.fewest_steps * seconds:
             needed = clock.needed(recipe.fewest_steps * seconds)
@@ -255,14 +262,14 @@ class LoraTrainer:
                 adam, self._parameters, rate, losses=self._losses(next(pairs), next(replay))
             )
             seconds = max(seconds, now() - began)
-            is_last = step >= most or clock.left < seconds  # which another may take as well
+            is_last = step >= most or clock.left < seconds  # another step may take as long
             if step % check_every and not is_last:
                 if clock.line_is_due():
                     say(f"step {step}, {clock.share:.0%} of the time")
                 continue
             nll = self.nll(checked)
             say(f"step {step}: {nll:.3f} nats a piece, {clock.share:.0%} of the time")
-            # Of states that are equally good, the last was learned at the lowest rate.
+            # Among equally good states keep the last: it was trained at the lowest rate.
             if nll < best + CHANCE:
                 worse, kept = 0, self._copy()
             else:
@@ -276,8 +283,9 @@ class LoraTrainer:
         return step
 
     def weaken(self, replayed: list[Example], say: Say = lambda line: None) -> float:
-        """Make the adapter weaker until replayed translations are predicted nearly as before; the
-        share of it that is left."""
+        """Weaken the adapter until replayed predictions change little; return the remaining
+        strength.
+        """
         batches = self._batches(replayed, self._recipe.batch_tokens)
 
         def is_near(percent: int) -> bool:
@@ -286,7 +294,8 @@ class LoraTrainer:
             say(f"at {percent}% of its strength, others' pieces are off by {drift:.3f} nats")
             return drift <= self._recipe.forgetting
 
-        # The weaker, the nearer: the first that is near enough is found by halving.
+        # A weaker adapter diverges less, so bisection finds the strongest one that is near
+        # enough.
         percents = range(100, 35, -5)
         chosen = percents[min(bisect_left(percents, True, key=is_near), len(percents) - 1)]
         self._set_strength(chosen / 100)
@@ -294,7 +303,7 @@ class LoraTrainer:
 
     @torch.no_grad()
     def nll(self, batches: list[LoraBatch]) -> float:
-        """Negative log-likelihood of a piece, in nats."""
+        """Return the negative log-likelihood per piece, in nats."""
         self._model.eval()
         total = 0.0
         for batch in batches:
@@ -305,31 +314,31 @@ class LoraTrainer:
 
     @torch.no_grad()
     def drift(self, batches: list[LoraBatch]) -> float:
-        """How far the predictions of a piece are from those of the model without an adapter: the
-        Kullback-Leibler divergence, in nats."""
+        """Return the mean KL divergence from the original model per piece, in nats."""
         self._model.eval()
         total = sum(self._drift(batch).item() for batch in batches)
         return total / max(1, sum(len(batch.targets) for batch in batches))
 
     def _losses(self, batch: LoraBatch, other: LoraBatch | None) -> Iterator[Tensor]:
-        """Of a step: on the user's pairs, and on what is replayed."""
+        """Yield the two losses of a step: on the user's pairs, and on replayed sentences."""
         self._model.train()
         if self._encodes_once:
             cast(nn.Module, cast(Transformer, self._model).encoder).eval()
         yield self._pair_loss(batch) / len(batch.targets)
         if other is not None:
-            # Without dropout: the adapter would learn to make up for it, not to keep predictions.
+            # No dropout here: the adapter would learn to compensate for it instead of keeping
+            # predictions.
             self._model.eval()
             yield self._recipe.replay_weight * self._drift(other) / len(other.targets)
 
     def _pair_loss(self, batch: LoraBatch) -> Tensor:
-        """Smoothed cross-entropy (`loss`), summed over the pieces of a batch."""
+        """Label-smoothed cross-entropy (`loss`), summed over the pieces of a batch."""
         pieces = self._pieces(batch)
         with self._autocast():
             log_probs = self._among(pieces, self._hidden(batch))  # (N, M)
         right = torch.searchsorted(pieces, batch.targets.long())
         nll = -log_probs.gather(1, right[:, None]).sum()
-        # Every piece of the vocabulary has the same share of ε.
+        # Label smoothing gives every piece of the vocabulary the same share of ε.
         smoothing = self._recipe.label_smoothing
         return (1 - smoothing) * nll - smoothing / len(self._codec.target) * log_probs.sum()
 
@@ -343,18 +352,17 @@ class LoraTrainer:
         return F.kl_div(now, before, reduction="sum", log_target=True)
 
     def _among(self, pieces: Tensor, hidden: Tensor) -> Tensor:
-        """Log-probabilities among some pieces. (N, M)"""
+        """Compute log-probabilities among some pieces. (N, M)"""
         output = self._model.output
         bias = output.bias[pieces] if output.bias is not None else None
         return F.linear(hidden, output.weight[pieces], bias).float().log_softmax(dim=-1)
 
     @torch.no_grad()
     def _pieces(self, batch: LoraBatch) -> Tensor:
-        """The pieces that matter for a batch: the likeliest of each position, as the model
-        predicted before, and those of the user's translations.
+        """Return the pieces to compare: the original model's most likely ones, and the user's own.
 
-        The others have little probability but what label smoothing gave them, and a product with
-        the whole vocabulary would be half the work of a step.
+        The other pieces have little probability beyond what label smoothing gave them, and a
+        product with the whole vocabulary would be half the work of a step.
         """
         if batch.pieces is None:
             training = self._model.training
@@ -374,7 +382,7 @@ class LoraTrainer:
         return torch.autocast("cpu", torch.bfloat16, enabled=self._bf16)
 
     def _hidden(self, batch: LoraBatch) -> Tensor:
-        """The decoder's states before each real target piece. (N, D)"""
+        """Compute the decoder's states before each real target piece. (N, D)"""
         if not self._encodes_once:
             states: Tensor = self._model(batch.source, batch.target_in)
             return states.flatten(0, 1)[batch.real]
@@ -392,7 +400,7 @@ class LoraTrainer:
 
     @torch.no_grad()
     def _below(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """What goes into the first layer of the encoder that is adapted (B, S, D), and its mask."""
+        """Run the fixed lower encoder layers; return their output (B, S, D) and its mask."""
         model = cast(Transformer, self._model)
         training = model.training
         model.eval()
@@ -408,11 +416,10 @@ class LoraTrainer:
             layer.strength = strength
 
     def _choose_precision(self, batch: LoraBatch) -> float:
-        """bf16, if this CPU computes in it at least a quarter faster; many only emulate it. The
-        seconds that a batch takes."""
+        """Use bf16 if it is at least a quarter faster here; return the seconds of a batch."""
         seconds, waited = dict[bool, float](), dict[bool, float]()
         ways = (False, True) if has_bf16_products() else (False,)
-        for self._bf16 in ways * 2:  # the first time each way is slower
+        for self._bf16 in ways * 2:  # the first run of each is slower
             started, began = time.process_time(), now()
             self._pair_loss(batch).backward()  # type: ignore[no-untyped-call]
             seconds[self._bf16] = time.process_time() - started
@@ -424,7 +431,7 @@ class LoraTrainer:
         return [parameter.detach().clone() for parameter in self._parameters]
 
     def _batches(self, examples: list[Example], tokens: int) -> list[LoraBatch]:
-        """Sentences of similar lengths together."""
+        """Group sentences of similar length into batches."""
         draw = rng(self._recipe.seed, 1)
         mixed = [examples[i] for i in draw.permutation(len(examples))]
         mixed.sort(key=lambda e: len(e.target))
@@ -432,7 +439,7 @@ class LoraTrainer:
         return [self._collated(mixed[group]) for group in cut(lengths, tokens)]
 
     def _in_turn(self, batches: list[LoraBatch], stream: int) -> Iterator[LoraBatch]:
-        """Without end, in another order in every epoch."""
+        """Yield batches forever, in a new order every epoch."""
         for epoch in count():
             for number in rng(self._recipe.seed, stream, epoch).permutation(len(batches)):
                 yield batches[number]

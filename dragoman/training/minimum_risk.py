@@ -37,9 +37,9 @@ from dragoman.training.gradients import Gradients
 
 
 class MinimumRiskGradients(Gradients):
-    """K translations are drawn for each of B sentences.
+    """Samples K translations for each of B sentences.
 
-    Those of a sentence lie one behind the other.
+    The samples of a sentence are adjacent.
     """
 
     def __init__(

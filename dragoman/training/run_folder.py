@@ -35,9 +35,9 @@ from dragoman.text.parallel import open_bytes
 
 _SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
 _PARENT = "parent.json"
-_BINDING = ("licence", "attribution", "data")  # of a card
+_BINDING = ("licence", "attribution", "data")  # entries of a card that bind derived models
 _LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given", _PARENT)
-_CHANGEABLE = {  # what a resumed run may set anew: it does not touch the steps already made
+_CHANGEABLE = {  # settings that may change on resuming: they do not affect steps already made
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
     "training.validate_every", "training.checkpoint_every", "training.average_checkpoints",
     "training.validation_beam_size", "training.sharded", "training.r_drop_alpha", "data.test",
@@ -64,7 +64,7 @@ class RunOverrides:
 
     @property
     def explicit(self) -> dict[str, Any]:
-        """Settings that were named, in the file or by hand; a preset only suggests."""
+        """Settings that the file or the user sets explicitly; a preset only suggests."""
         return explicit_settings(self.file) | by_current_name(self.settings)
 
 
@@ -107,7 +107,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def new_config(folder: Path, wishes: RunOverrides) -> Config:
-    """The settings of a run about to begin, in a folder swept for it."""
+    """Return the settings of a new run, and clear leftovers from its folder."""
     if contains_run(folder) or (folder / MANIFEST).exists():
         raise RunError(
             f"{folder} already contains a run: continue with --resume, or choose another --out."
@@ -131,13 +131,13 @@ def new_config(folder: Path, wishes: RunOverrides) -> Config:
 
 
 def _is_left_over(name: str) -> bool:
-    """Whether an attempt that failed before its data was prepared leaves such a file or folder."""
+    """True for files that an attempt may leave if it fails before its data is prepared."""
     on_its_way = any(is_partial(name, final) for final in (_SETTINGS, _PARENT))
     return name in _LEFTOVERS or on_its_way
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what an attempt has left, but for the lock, which is held now."""
+    """Remove leftovers of a failed attempt, except for the lock, which is held now."""
     for path in folder.iterdir():
         if path.name == _LOCK:
             continue
@@ -148,8 +148,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
-    """Model, pieces and search are those of the bundle, the rate is a gentle one, but for what was
-    named."""
+    """Take model, pieces, search and a gentle rate from the bundle, unless set explicitly."""
     bundle = read_bundle(model_folder(config.training.init))
     if not bundle.codec.framing.is_own:
         raise ConfigError(
@@ -162,7 +161,7 @@ def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
         if name.startswith(("model.", "text.", "decoding."))
     }
     if not named.keys() & {"training.learning_rate", "training.optimizer"}:
-        inherited |= FINE_TUNING  # a rate that was named, or Muon's, goes with its own schedule
+        inherited |= FINE_TUNING  # An explicit rate, or Muon's, comes with its own schedule.
     return replace(config, {name: v for name, v in inherited.items() if name not in named})
 
 
@@ -178,14 +177,14 @@ def save_parent_card(folder: Path, parent: Bundle, name: str) -> None:
 
 
 def inherited_card(folder: Path) -> dict[str, Any]:
-    """What `save_parent_card` has kept; nothing for a run that began with no model."""
+    """Return what `save_parent_card` saved; empty for a run from scratch."""
     if not (folder / _PARENT).exists():
         return {}
     return dict(json.loads((folder / _PARENT).read_bytes()))
 
 
 def unused_by_fine_tuning(wishes: RunOverrides) -> list[str]:
-    """What was asked for and has no effect on a model that is trained further, in lines to show."""
+    """List the settings that have no effect on fine-tuning, as lines to print."""
     notes = []
     if wishes.preset is not None:
         notes.append(
@@ -226,7 +225,7 @@ def resumed_config(folder: Path, wishes: RunOverrides) -> Config:
     saved = from_tree(read_toml(folder / _SETTINGS))
     named = wishes.explicit
     if wishes.preset is not None and not saved.training.init:
-        suggested = make_config(wishes.preset)  # complains of an unknown one
+        suggested = make_config(wishes.preset)  # raises an error for an unknown preset
         sizes = {
             key: flatten(suggested)[key]
             for key in PRESETS[wishes.preset]
@@ -269,7 +268,7 @@ def _same_files(old: Any, new: Any) -> bool:
 
 
 def _passes(name: str) -> bool:
-    """It can be read once only: standard input, a pipe."""
+    """True if a file can be read only once: standard input, a pipe."""
     path = Path(name)
     return name == "-" or (
         path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()
@@ -277,7 +276,7 @@ def _passes(name: str) -> bool:
 
 
 def _keep_what_passes(config: Config, folder: Path) -> Config:
-    """Text that can be read only once becomes files of the run, which can be read again."""
+    """Copy text that can be read only once into the run's folder."""
     before = {name: getattr(config.data, name) for name in ("corpora", "valid", "test")}
     sides = [corpus.source for many in before.values() for corpus in many]
     sides += [corpus.target for many in before.values() for corpus in many]

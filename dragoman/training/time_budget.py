@@ -1,8 +1,8 @@
-"""The time that was promised for a piece of work, and what of it is spoken for."""
+"""Divide a promised time between the parts of a task."""
 
 import time
 
-QUIET = 5.0  # seconds without a line, after which one is due
+QUIET = 5.0  # print a line after this many silent seconds
 
 
 class Clock:
@@ -19,12 +19,12 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds until what the rest is reserved for must begin."""
+        """Return the seconds left before the reserved time begins."""
         return self._seconds - self._reserved - self.passed
 
     @property
     def share(self) -> float:
-        """Of the time until then, what has passed."""
+        """Return the share of the unreserved time that has passed."""
         return self.passed / max(self._seconds - self._reserved, 1e-9)
 
     def reserve(self, seconds: float) -> None:
@@ -35,11 +35,11 @@ class Clock:
         return self.passed + self._reserved + seconds
 
     def is_past(self, share: float) -> bool:
-        """Whether this share of all the time is over."""
+        """True if this share of the whole time has passed."""
         return self.passed > share * self._seconds
 
     def line_is_due(self) -> bool:
-        """Whether nothing has been said for a while; whoever asks will say something."""
+        """True if nothing was printed for a while; the caller then prints something."""
         if now() - self._last_line < QUIET:
             return False
         self._last_line = now()

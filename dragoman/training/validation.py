@@ -1,4 +1,4 @@
-"""How good the model in training is.
+"""Validate the model during training.
 
 Translations and log-probabilities of a set, each sentence in its own target language.
 """
@@ -22,7 +22,7 @@ from dragoman.training.distributed import SINGLE, DistContext
 
 
 class Validator:
-    """DistContext share the sentences and end with the same figures."""
+    """Scores a validation set; ranks share the sentences and get the same results."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class Validator:
         self.translator = InspectableTranslator(self.engine, codec, config)
 
     def bleu(self, sentences: Sentences) -> float:
-        """With the beam of validation."""
+        """Return BLEU, with the beam size for validation."""
         return bleu(
             self.translate(sentences, self._config.training.validation_beam_size), sentences.targets
         )
 
     def nll(self, sentences: Sentences) -> float:
-        """Mean -log p of the pieces of those pairs that would be let into training."""
+        """Return the mean -log p per piece, over the pairs that are short enough for training."""
         self._model.eval()
         scores: list[np.ndarray] = []
         for to, rows in self._by_language(sentences):
@@ -73,7 +73,7 @@ class Validator:
         return outputs
 
     def _by_language(self, sentences: Sentences) -> Iterator[tuple[str, list[int]]]:
-        """Target languages, each with its rows; one of no name if the model needs no tag."""
+        """Yield target languages and their rows; the name is empty if the model needs no tag."""
         named = sentences.tos if self._codec.languages.tagged else [""] * len(sentences.tos)
         for to in dict.fromkeys(named):
             yield to, [row for row, language in enumerate(named) if language == to]

@@ -89,7 +89,7 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
             raise torch.OutOfMemoryError("CUDA out of memory")
         add(batch, tokens)
 
-    monkeypatch.setattr(trainer.gradients, "add", too_large)
+    monkeypatch.setattr(trainer.gradients, "accumulate", too_large)
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
     monkeypatch.setattr(journal, "say", said.append)
     trainer._accumulate_with_retry(batches, 1, tokens, journal)
@@ -97,11 +97,11 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
     for name, parameter in trainer.model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-4)
     assert said == [
-        "step 1: out of memory; tried again in 2 parts",
-        "step 1: out of memory; tried again in 4 parts",
+        "step 1: out of memory; retrying in 2 parts",
+        "step 1: out of memory; retrying in 4 parts",
     ]
     monkeypatch.setattr(
-        trainer.gradients, "add", lambda batch, tokens: too_large(batches[0], tokens)
+        trainer.gradients, "accumulate", lambda batch, tokens: too_large(batches[0], tokens)
     )
     with pytest.raises(RunError, match="one sentence alone does not fit"):
         trainer._accumulate_with_retry(batches, 1, tokens, journal)

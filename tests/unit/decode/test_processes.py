@@ -226,7 +226,9 @@ def test_the_death_of_an_engine_is_told() -> None:
 
 
 def test_an_engine_that_is_made_stays_where_it_is(translator, monkeypatch) -> None:
-    monkeypatch.setattr(translating, "places", lambda cores: [DeviceSlot("0", 1)] * cores)
+    monkeypatch.setattr(
+        translating, "plan_device_slots", lambda cores: [DeviceSlot("0", 1)] * cores
+    )
     monkeypatch.setattr(translating, "usable_cores", lambda: 2)
     assert translator._places() == []
     deferred = LazyEngine(translator.bundle, lambda bundle: translator.engine)

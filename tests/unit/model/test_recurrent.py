@@ -78,7 +78,7 @@ def test_the_rnns_decoder_sees_one_vector_and_nothing_else(monkeypatch: pytest.M
     (memory, mask) = model.encoder_states(SOURCE)
     noise = torch.randn_like(memory)
     noise[:, -1] = 0
-    monkeypatch.setattr(model, "encode", lambda source: (memory + noise, mask))
+    monkeypatch.setattr(model, "encoder_states", lambda source: (memory + noise, mask))
     assert torch.equal(model(SOURCE, TARGET), before)
     noise[:, -1] = 1
     assert not torch.allclose(model(SOURCE, TARGET), before)
