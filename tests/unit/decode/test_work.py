@@ -89,7 +89,7 @@ def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(
     # itself.
     settings = replace(
         translator.config.decoding,
-        beam=beam,
+        beam_size=beam,
         min_length_ratio=9.0,
         max_source_length=longest,
         max_length_extra=5,
