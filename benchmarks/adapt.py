@@ -29,11 +29,11 @@ import safetensors.numpy
 from dragoman.bundle.folder import Bundle, model_folders, read_bundle
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from dragoman.text.metrics import bleu
 from dragoman.text.parallel import read_lines, read_pairs
 from dragoman.training.adapt import adapt
-from dragoman.training.adapter import Recipe
+from dragoman.training.lora import LoraConfig
 
 GENERAL = 1000  # sentences of --general
 REPORTED = 1000  # sentences of Tatoeba's validation set; settings are chosen on the others
@@ -81,7 +81,7 @@ def learn(given: argparse.Namespace) -> Iterator[Path]:
     lines = list(read_lines(given.general))[:GENERAL] if given.general else []
     general = [(line, "") for line in lines if line not in tested]
     named = dict(setting.split("=") for setting in given.set)
-    recipe = Recipe(**{name: json.loads(value) for name, value in named.items()})
+    recipe = LoraConfig(**{name: json.loads(value) for name, value in named.items()})
     for count in map(int, given.pairs.split(",")):
         started = time.perf_counter()
         found = adapt(bundle, train[:count], "en", given.to, general, recipe, say=print)

@@ -15,7 +15,7 @@ Cores of a shared machine vary by a fifth from minute to minute. So the systems 
 rounds, in which each has a short turn. Speeds are target tokens (or lines) per second, the median
 over the rounds. The number in brackets is a ratio to the better of CTranslate2's two modes, all
 cores on one batch or one batch per core: the median over the rounds of the ratio within a round.
-Which mode is better is decided by their medians. Lists of
+Which mode is better is decided by their medians. ShortlistBatch of
 pieces and ranges of numbers that a bundle holds are used. The base shape
 has 16,000 pieces, no list, and ranges measured on its own sentences; these have 12-40 tokens and
 are translated into 30 each. A model's own sentences end when they end. Without the `ctranslate2`
@@ -53,9 +53,9 @@ from dragoman.decode.request import Request
 from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
 from dragoman.decode.translator import WINDOW_LINES, Translator
-from dragoman.engine.interface import usable_cores
 from dragoman.engine.onnx.kernels import best_factors
 from dragoman.engine.onnx_engine import OnnxEngine
+from dragoman.engine.protocol import usable_cores
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import read_lines
@@ -71,7 +71,7 @@ CELLS: list[Cell] = [
     ("beam 4, one", 4, 1),
 ]
 TOKENS = 30
-ALONE = 200  # source tokens that are translated one sentence at a time
+SINGLE = 200  # source tokens that are translated one sentence at a time
 PAUSE = 0.02  # seconds between two turns, in which the threads of the first stop spinning
 FIXED = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_ratio=1000)
 CORES = usable_cores()
@@ -120,12 +120,12 @@ def machine() -> str:
 def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:
     """A preset's shape with random weights; the pieces are learned from the examples and filled
     up."""
-    config = make_config(preset, settings={"text.size": size})
+    config = make_config(preset, settings={"text.vocab_size": size})
     # few lines: the pieces are there to be counted, not to be read
     german, english = (
         list(islice(read_lines(str(EXAMPLES / f"tatoeba.{to}.gz")), 2000)) for to in ("de", "en")
     )
-    codec = Codec.learn(german, english, TextConfig(size=1000), Languages(("de",), ("en",)))
+    codec = Codec.learn(german, english, TextConfig(vocab_size=1000), Languages(("de",), ("en",)))
     missing = size - len(codec.source)
     pieces = Vocabulary((*codec.source.pieces, *(f"<{i}>" for i in range(missing))))
     codec.source_segmenter.vocabulary = pieces  # type: ignore[misc]
@@ -164,11 +164,11 @@ def dragoman_run(bundle: Bundle, decoding: DecodingConfig, parallel: bool, threa
     engine = OnnxEngine(bundle, threads)
 
     def run(sources: list[list[int]], beam: int, batch: int) -> int:
-        task = Task(replace(decoding, beam=beam))
+        task = Task(replace(decoding, beam_size=beam))
         search = BeamSearch()
         batches = cut(sources, batch, parallel)
         in_order = batch == 1 or not parallel
-        one_core = engine.on_one_core
+        one_core = engine.single_threaded
         if in_order or one_core is None or len(batches) == 1:
             results = [search(engine, batch, task) for batch in batches]
         else:
@@ -245,7 +245,7 @@ def with_ratios(speeds: Speeds, beside: Sequence[str], unit: str = "") -> dict[s
 def some_of(sources: list[list[int]], batch: int) -> list[list[int]]:
     """As many as a turn takes, of all lengths, as they are sorted by it; fewer one at a time, as
     that takes longer."""
-    most = 2 * batch * CORES if batch > 1 else ALONE * len(sources) // sum(map(len, sources))
+    most = 2 * batch * CORES if batch > 1 else SINGLE * len(sources) // sum(map(len, sources))
     return sources[:: -(-len(sources) // most)]
 
 
@@ -347,7 +347,7 @@ def presets(given: argparse.Namespace) -> None:
         bundle = random_bundle(preset)
         model = bundle.config.model
         run = dragoman_run(to_onnx(bundle, int8=True), FIXED, True)
-        systems[f"`{preset}`, {model.encoder_layers}+{model.decoder_layers}"] = run, CELLS
+        systems[f"`{preset}`, {model.num_encoder_layers}+{model.num_decoder_layers}"] = run, CELLS
         sources = sources or random_sources(bundle)
     shown = measure_cells(systems, sources, [next(iter(systems))], given)
     table("int8, random weights, target tokens/s", [name for name, *_ in CELLS], shown)
@@ -363,7 +363,7 @@ def _dragoman(model: str, processes: int = 0) -> Callable[[list[str], int], list
     to = _target(translator.codec)
 
     def translate(lines: list[str], beam: int) -> list[str]:
-        decoding = replace(translator.config.decoding, beam=beam)
+        decoding = replace(translator.config.decoding, beam_size=beam)
         request = Request(to=to, source_language="de", decoding=decoding)
         return [*translator.stream(lines, request, processes=processes)]
 

@@ -25,7 +25,7 @@ from dragoman.text.metrics import bleu
 from dragoman.text.parallel import read_lines
 from dragoman.training.run import train
 
-MODEL = {"text.size": 8000, "model.dropout": 0.3}
+MODEL = {"text.vocab_size": 8000, "model.dropout": 0.3}
 TRAINING = {
     "training.batch_tokens": 8000, "training.validate_every": 1000, "training.warmup_steps": 400,
 }  # fmt: skip

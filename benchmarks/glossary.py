@@ -641,7 +641,7 @@ def main() -> None:
         score_submissions(arguments.wmt, arguments.submissions)
         return
     translator = dragoman.load(arguments.model)
-    engine = translator.engine.on_one_core or translator.engine
+    engine = translator.engine.single_threaded or translator.engine
     translator = type(translator)(engine, translator.codec, translator.config)
     if arguments.inflected:
         score_inflected(translator, arguments.inflected)

@@ -5,7 +5,7 @@ one run.
 
 Training: random token batches of mean length 25, lengths within 3 of each other in a batch, label
 smoothing and dropout 0.1, fused AdamW, bf16. Everybody does whole steps (forward, loss, backward,
-clipping, optimiser) on the same batches. Counted are real target tokens per second, and the share
+clipping, optimizer) on the same batches. Counted are real target tokens per second, and the share
 of the ceiling (a large bf16 product, measured in the same run) that goes into the products the
 model needs (MFU).
 
@@ -51,12 +51,12 @@ from dragoman.model.build import Model, build_model
 from dragoman.model.transformer import Transformer
 from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
+from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.cost import matrix_ceiling, training_flops
 from dragoman.training.gradients import make_gradients
 from dragoman.training.journal import Journal
-from dragoman.training.optimiser import make_optimiser
+from dragoman.training.optimizer import make_optimizer
 from dragoman.training.run import train as run_training
-from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 
 WARM_UP = 100  # steps of real training: they compile kernels and record shapes
@@ -72,7 +72,7 @@ class Shape:
 
 SHAPES = {
     "base": Shape({}, 32_000, 25_000),
-    "iwslt": Shape({"model.feed_forward_width": 1024, "model.heads": 4}, 10_000, 16_000),
+    "iwslt": Shape({"model.d_ff": 1024, "model.num_heads": 4}, 10_000, 16_000),
 }
 
 
@@ -130,13 +130,13 @@ def measure(step: Step, batches: list[Batch], rounds: int) -> Speed:
 def our_step(config: Config, pieces: Vocabulary, device: torch.device) -> tuple[Model, Step]:
     model = build_model(config.model, pieces, pieces, shared=True).to(device).train()
     gradients = make_gradients(model, config, device)
-    optimiser = make_optimiser(model, config.training, device)
+    optimizer = make_optimizer(model, config.training, device)
 
     def step(batch: Batch) -> None:
-        gradients.clear()
-        gradients.add(batch, batch.tokens)
+        gradients.zero()
+        gradients.accumulate(batch, batch.tokens)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
 
     return model, step
 
@@ -145,7 +145,7 @@ def their_step(
     kind: type[nn.Module], config: Config, pieces: Vocabulary, device: torch.device
 ) -> Step:
     peer = kind(config.model, len(pieces)).to(device).train()
-    optimiser = make_optimiser(cast(Model, peer), config.training, device)
+    optimizer = make_optimizer(cast(Model, peer), config.training, device)
     ready: dict[int, list[torch.Tensor]] = {}
 
     def step(batch: Batch) -> None:
@@ -159,7 +159,7 @@ def their_step(
         with torch.autocast("cuda", dtype=torch.bfloat16):
             source, target_in, target_out = arrays
             smoothing = config.training.label_smoothing
-            peer_step(peer, optimiser, source, target_in, target_out, smoothing)
+            peer_step(peer, optimizer, source, target_in, target_out, smoothing)
 
     return step
 
@@ -250,7 +250,8 @@ def decode(arguments: argparse.Namespace) -> None:
             marian = marian.bfloat16()
         for beam in (1, 4):
             settings = DecodingConfig(
-                beam=beam, length_penalty="none", max_length_ratio=0.0, max_length_extra=TOKENS_OUT,
+                beam_size=beam, length_penalty="none", max_length_ratio=0.0,
+                max_length_extra=TOKENS_OUT,
                 min_length_ratio=100.0, precision=precision,
             )  # fmt: skip
             search = DeviceSearch(engine, settings, 1)
@@ -358,7 +359,7 @@ def real(arguments: argparse.Namespace) -> None:
     device = pick_device("cuda")
     settings = {
         "data.corpora": CORPORA,
-        "text.size": 8000,
+        "text.vocab_size": 8000,
         "training.max_steps": 1000,
         "training.validate_every": 1000,
     }
@@ -405,7 +406,7 @@ def curves(arguments: argparse.Namespace) -> None:
 
 def curve(precision: str, seed: int) -> dict[str, float]:
     settings = {
-        "data.corpora": CORPORA, "data.valid": VALID, "text.size": 8000,
+        "data.corpora": CORPORA, "data.valid": VALID, "text.vocab_size": 8000,
         "training.precision": precision, "training.seed": seed,
         "training.max_steps": 1000, "training.log_every": 100, "training.validate_every": 500,
         "training.batch_tokens": 8000,

@@ -25,7 +25,7 @@ from dragoman.convert.to_huggingface import to_huggingface
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from dragoman.text.codec import ZEROS
 from dragoman.text.metrics import bleu
 from tests.agree.test_converters import LONGEST, decoding, opus_folder
@@ -39,10 +39,10 @@ Pieces = Sequence[tuple[str, ...]]
 
 def learned(folder: Path, norm: str) -> Bundle:
     settings = {
-        **SMALL, "model.norm": norm, "text.size": 400,
+        **SMALL, "model.norm_position": norm, "text.vocab_size": 400,
         "training.batch_tokens": 1000, "training.max_steps": 180,
         "training.validate_every": 90, "training.warmup_steps": 30, "data.valid_size": 50,
-        "training.optimiser": "muon", "training.schedule": "linear",
+        "training.optimizer": "muon", "training.schedule": "linear",
         "training.learning_rate": 2e-2, "model.dropout": 0.0,
     }  # fmt: skip
     files = write_corpus(folder, "train", toy_pairs(2000))

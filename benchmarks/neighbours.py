@@ -31,7 +31,7 @@ def main() -> None:
     lines = list(islice(read_lines(given.source), given.lines))
     for beam in (1, 4):
         settings = DecodingConfig(
-            beam=beam, batch_tokens=given.batch_tokens, precision=given.precision
+            beam_size=beam, batch_tokens=given.batch_tokens, precision=given.precision
         )
         together = translator.translate(lines, Request(decoding=settings))
         alone = translator.translate(lines, Request(decoding=replace(settings, batch_tokens=1)))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.convert.marian import interleaved, layers_to_marian
-from dragoman.model.interface import Model
+from dragoman.model.base import Model
 from dragoman.model.weights import get_weights
 
 
@@ -22,15 +22,15 @@ class TorchTransformer(nn.Module):
 
     def __init__(self, model: ModelConfig, size: int):
         super().__init__()
-        self.embedding = nn.Embedding(size, model.width)
-        nn.init.normal_(self.embedding.weight, std=model.width**-0.5)
+        self.embedding = nn.Embedding(size, model.d_model)
+        nn.init.normal_(self.embedding.weight, std=model.d_model**-0.5)
         self.transformer = nn.Transformer(
-            model.width, model.heads, model.encoder_layers, model.decoder_layers,
-            model.feed_forward_width,
-            model.dropout, batch_first=True, norm_first=model.norm == "pre",
+            model.d_model, model.num_heads, model.num_encoder_layers, model.num_decoder_layers,
+            model.d_ff,
+            model.dropout, batch_first=True, norm_first=model.norm_position == "pre",
         )  # fmt: skip
         self.drop = nn.Dropout(model.dropout)
-        self.register_buffer("positions", torch.from_numpy(sinusoids(512, model.width)))
+        self.register_buffer("positions", torch.from_numpy(sinusoids(512, model.d_model)))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits of every position. (B, T, V)"""
@@ -59,10 +59,10 @@ class HuggingFaceMarian(nn.Module):
         from transformers import MarianConfig, MarianMTModel
 
         config = MarianConfig(
-            vocab_size=size, d_model=model.width, encoder_layers=model.encoder_layers,
-            decoder_layers=model.decoder_layers, encoder_attention_heads=model.heads,
-            decoder_attention_heads=model.heads, encoder_ffn_dim=model.feed_forward_width,
-            decoder_ffn_dim=model.feed_forward_width, dropout=model.dropout,
+            vocab_size=size, d_model=model.d_model, encoder_layers=model.num_encoder_layers,
+            decoder_layers=model.num_decoder_layers, encoder_attention_heads=model.num_heads,
+            decoder_attention_heads=model.num_heads, encoder_ffn_dim=model.d_ff,
+            decoder_ffn_dim=model.d_ff, dropout=model.dropout,
             activation_function="relu",
             scale_embedding=True, pad_token_id=0, eos_token_id=3, forced_eos_token_id=None,
             decoder_start_token_id=2, max_position_embeddings=512,
@@ -87,7 +87,7 @@ TRAINING_PEERS = {
 
 
 def peer_step(
-    peer: nn.Module, optimiser: torch.optim.Optimizer, source: Tensor, target_in: Tensor,
+    peer: nn.Module, optimizer: torch.optim.Optimizer, source: Tensor, target_in: Tensor,
     target_out: Tensor,
     smoothing: float, clip_norm: float = 1.0,
 ) -> Tensor:  # fmt: skip
@@ -96,10 +96,10 @@ def peer_step(
     loss = nn.functional.cross_entropy(
         logits.flatten(0, 1), target_out.flatten(), ignore_index=0, label_smoothing=smoothing
     )
-    optimiser.zero_grad(set_to_none=True)
+    optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(peer.parameters(), clip_norm)
-    optimiser.step()
+    optimizer.step()
     return loss.detach()
 
 
@@ -112,7 +112,7 @@ def marian_with_weights_of(model: Model, size: int) -> Any:
     marian.load_state_dict(
         {name: torch.from_numpy(array) for name, array in theirs.items()}, strict=False
     )
-    words = ours["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
+    words = ours["source_embedding.words.weight"][:, np.argsort(interleaved(config.d_model))]
     with torch.no_grad():
         marian.get_input_embeddings().weight.copy_(torch.from_numpy(words))
     return marian.eval()

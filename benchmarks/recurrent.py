@@ -27,7 +27,7 @@ from dragoman.lab.architectures.recurrent import Recurrence
 from dragoman.model.build import Model, build_model
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
-from dragoman.training.gradients import FilledGradients, Gradients, make_gradients
+from dragoman.training.gradients import BucketedGradients, Gradients, make_gradients
 
 _WORDS = 8000
 _FILLED = ("rnn", "rnn-attention", "gnmt", "convs2s", "decoder-only")
@@ -68,8 +68,8 @@ def steps(gradients: Gradients, model: Model, batches: list[Batch], device: torc
     started = time.perf_counter()
     for number, batch in enumerate(batches):
         torch.manual_seed(number)
-        gradients.clear()
-        gradients.add(batch, batch.tokens)
+        gradients.zero()
+        gradients.accumulate(batch, batch.tokens)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
     if device.type == "cuda":
@@ -78,8 +78,8 @@ def steps(gradients: Gradients, model: Model, batches: list[Batch], device: torc
 
 
 def gradient(gradients: Gradients, model: Model, batch: Batch) -> dict[str, Tensor]:
-    gradients.clear()
-    gradients.add(batch, batch.tokens)
+    gradients.zero()
+    gradients.accumulate(batch, batch.tokens)
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -97,9 +97,9 @@ def measure(architecture: str, width: int, words: float, args: argparse.Namespac
     device = torch.device(args.device)
     pieces = Vocabulary(("<pad>", "<unk>", "<s>", "</s>", *(f"w{i}" for i in range(4, _WORDS))))
     settings = {
-        "model.architecture": architecture, "model.width": width, "model.heads": width // 64,
-        "model.encoder_layers": 3, "model.decoder_layers": 3, "model.dropout": args.dropout,
-        "model.feed_forward_width": 4 * width, "model.norm": "pre",
+        "model.architecture": architecture, "model.d_model": width, "model.num_heads": width // 64,
+        "model.num_encoder_layers": 3, "model.num_decoder_layers": 3, "model.dropout": args.dropout,
+        "model.d_ff": 4 * width, "model.norm_position": "pre",
         "training.batch_tokens": args.tokens,
     }  # fmt: skip
     config = make_config("tiny", settings=settings)
@@ -130,7 +130,7 @@ def measure(architecture: str, width: int, words: float, args: argparse.Namespac
             "tiny", settings={**settings, "model.dropout": 0.0, "training.precision": "float32"}
         )
         still = build_model(exact.model, pieces, pieces, shared=True).to(device).train()
-        found["difference"] = difference(FilledGradients, exact, still, batches[0])
+        found["difference"] = difference(BucketedGradients, exact, still, batches[0])
         found["shapes"] = len(getattr(ours, "_graphs", ()))
     if device.type == "cuda":
         found["gib"] = round(torch.cuda.max_memory_reserved() / 2**30, 2)

@@ -41,7 +41,7 @@ def main() -> None:
                 )
             )
 
-        one_by_one = replace(translator.config, {"decoding.beam": 1}).decoding
+        one_by_one = replace(translator.config, {"decoding.beam_size": 1}).decoding
         greedy = translator(list(sources), Request(decoding=one_by_one))
         drawn = translator(list(sources), Request(sampling=Sampling()))
         scores = f"BLEU {bleu(greedy, list(references)):.2f}, GLEU {mean_gleu(greedy):.4f}"

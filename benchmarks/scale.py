@@ -151,9 +151,12 @@ def check(log: Path, given: Assumptions) -> str:
     ]
     tokens = sum(entry["tokens"] for entry in entries)
     measured = sum(entry["tokens"] / entry["tokens_per_s"] for entry in entries)
-    passes = 2 if config.training.consistency else 1
+    passes = 2 if config.training.r_drop_alpha else 1
     predicted = (
-        passes * tokens / tokens_per_s(model_of(config, config.text.size), given) / given.share
+        passes
+        * tokens
+        / tokens_per_s(model_of(config, config.text.vocab_size), given)
+        / given.share
     )
     return (
         f"{log}: {entries[-1]['step']:,} steps, {tokens:,} target tokens; predicted "

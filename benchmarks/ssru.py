@@ -36,8 +36,8 @@ from dragoman.text.vocabulary import Vocabulary
 
 PIECES = 500  # of the vocabulary: about what a shortlist leaves
 TINY = {
-    "model.width": 256, "model.heads": 8, "model.feed_forward_width": 1536,
-    "model.encoder_layers": 6, "model.decoder_layers": 2, "model.output_bias": True,
+    "model.d_model": 256, "model.num_heads": 8, "model.d_ff": 1536,
+    "model.num_encoder_layers": 6, "model.num_decoder_layers": 2, "model.output_bias": True,
 }  # fmt: skip
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -54,7 +54,7 @@ class BareCodec(Codec):
 
 
 def random_bundle(sublayer: str) -> Bundle:
-    config = make_config("base", settings={**TINY, "model.decoder_sublayer": sublayer})
+    config = make_config("base", settings={**TINY, "model.decoder_self_attention": sublayer})
     draw = np.random.default_rng(1)
     weights = {}
     for name, shape in plain_weights(config.model, PIECES, PIECES, True):
@@ -87,7 +87,7 @@ def _per_sentence(engine: OnnxEngine, beam: int, sentences: int, length: int) ->
     """Seconds, the best of three."""
     draw = np.random.default_rng(2)
     sources = [[*draw.integers(4, PIECES, size=19).tolist(), 3] for _ in range(sentences)]
-    settings = DecodingConfig(beam=beam, max_length_ratio=0.0, max_length_extra=length)
+    settings = DecodingConfig(beam_size=beam, max_length_ratio=0.0, max_length_extra=length)
     search = BeamSearch()
     best = 1e9
     for _ in range(3):

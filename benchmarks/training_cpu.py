@@ -19,10 +19,10 @@ import torch
 from peers import TorchTransformer, peer_step
 
 from dragoman.config import Config, make_config
-from dragoman.data.prepare import Prepared, prepare
+from dragoman.data.prepare import Dataset, prepare
 from dragoman.model.build import build_model
-from dragoman.training.optimiser import make_optimiser
-from dragoman.training.state import Checkpoints, Progress
+from dragoman.training.checkpoint import Checkpoints, Progress
+from dragoman.training.optimizer import make_optimizer
 from dragoman.training.trainer import Trainer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -35,7 +35,7 @@ class Silent:
         pass
 
 
-def prepared(tokens: int, folder: Path) -> tuple[Config, Prepared]:
+def prepared(tokens: int, folder: Path) -> tuple[Config, Dataset]:
     corpora = [
         {"source": str(EXAMPLES / "tatoeba.de.gz"), "target": str(EXAMPLES / "tatoeba.en.gz")}
     ]
@@ -65,7 +65,7 @@ def main() -> None:
             Progress(micro_batch_tokens=10**6),
         )
         peer = TorchTransformer(config.model, len(data.codec.source)).train()
-        optimiser = make_optimiser(peer, config.training, cpu)  # type: ignore[arg-type]
+        optimizer = make_optimizer(peer, config.training, cpu)  # type: ignore[arg-type]
         steps = trainer.loader.from_position(trainer.progress.position)
         times: dict[str, list[float]] = {"dragoman": [], "torch.nn.Transformer": []}
         tokens = 0
@@ -73,14 +73,14 @@ def main() -> None:
             _, batches = next(steps)
             clock = [time.perf_counter()]
             trainer.step(batches, Silent())  # type: ignore[arg-type]
-            trainer.settle(Silent())  # type: ignore[arg-type]
+            trainer.log_pending_step(Silent())  # type: ignore[arg-type]
             clock.append(time.perf_counter())
             for batch in batches:
                 source, target_in, target_out = (
                     torch.from_numpy(a) for a in (batch.source, batch.target_in, batch.target_out)
                 )
                 smoothing = config.training.label_smoothing
-                peer_step(peer, optimiser, source, target_in, target_out, smoothing).item()
+                peer_step(peer, optimizer, source, target_in, target_out, smoothing).item()
             clock.append(time.perf_counter())
             if number >= 5:
                 times["dragoman"].append(clock[1] - clock[0])

@@ -104,8 +104,8 @@ def train(
         target: File of their translations, line by line.
         out: Folder for the run. The finished model stays there.
         preset: Sizes to start from, such as "tiny" or "base".
-        settings: Settings by dotted name or in tables: `{"model.norm": "pre"}`,
-            `{"model": {"norm": "pre"}}`.
+        settings: Settings by dotted name or in tables: `{"model.norm_position": "pre"}`,
+            `{"model": {"norm_position": "pre"}}`.
         valid: Validation set; without one, pairs are held out.
         test: Test set, scored once, at the end.
         source_language: Needed only if the file's suffix does not name it.

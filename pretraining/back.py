@@ -94,8 +94,8 @@ def plain_search() -> DecodingConfig:
     decoding = make_config(file=CONFIG).decoding
     return replace(
         decoding,
-        beam=1,
-        by_sentence=False,
+        beam_size=1,
+        split_sentences=False,
         keep_numbers=False,
         keep_names=False,
         keep_capitals=False,

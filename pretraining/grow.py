@@ -29,17 +29,17 @@ OUTPUTS = ("attention.project.to_out.", "feed_forward.outer.")
 
 def main(model: Path, out: Path, layers: int, vocabulary: Path | None) -> None:
     bundle = read_bundle(model)
-    if bundle.config.model.norm != "pre":
+    if bundle.config.model.norm_position != "pre":
         raise SystemExit(f"{model} has its norms after the parts: a new layer would change it.")
-    origins = spread_out(bundle.config.model.encoder_layers, layers)
-    config = with_settings(bundle.config, {"model.encoder_layers": layers})
+    origins = spread_out(bundle.config.model.num_encoder_layers, layers)
+    config = with_settings(bundle.config, {"model.num_encoder_layers": layers})
     weights = grown(bundle.float_weights(), origins)
     if vocabulary:
         new = BytePairs(vocabulary.read_bytes())
         weights["source_embedding.words.weight"] = transferred(
             weights["source_embedding.words.weight"], bundle.codec.source_segmenter, new
         )
-        config = with_settings(config, {"text.size": len(new.vocabulary)})
+        config = with_settings(config, {"text.vocab_size": len(new.vocabulary)})
         codec = replace(bundle.codec, source_segmenter=new, target_segmenter=new)
         bundle = replace(bundle, codec=codec, shortlist=None)
     write_bundle(

@@ -47,7 +47,7 @@ from studies.tasks import (
 
 _LEARNED, _OVER_RATES, _AHEAD, _TENFOLD = 0.9, 0.5, 0.2, 1.0
 _NEIGHBOUR = {"symbols": 8, "shortest": 12, "longest": 12, "distance": 1}
-_STACK = {"width": 32, "feed_forward_width": 64}
+_STACK = {"d_model": 32, "d_ff": 64}
 _GRADIENTS_OVER = 32  # sequences
 
 
@@ -104,17 +104,20 @@ def _tuned_trials(size: Size, study: Study) -> dict[str, dict[str, Trial]]:
             "pointers",
             {"length": size.places, "hops": size.hops},
             "depth",
-            {f"{n} layer{'s' if n > 1 else ''}": {"encoder_layers": n} for n in (size.layers, 1)},
+            {
+                f"{n} layer{'s' if n > 1 else ''}": {"num_encoder_layers": n}
+                for n in (size.layers, 1)
+            },
         ),
         "feed-forward": trials(
             "table",
             {"symbols": size.symbols, "length": 2},
             "feed-forward",
             {
-                "with feed-forward network": {"feed_forward_width": 256},
+                "with feed-forward network": {"d_ff": 256},
                 "without": {"feed_forward": False},
-                "without, twice as wide": {"feed_forward": False, "width": 128},
-                "without, 8 heads": {"feed_forward": False, "heads": 8},
+                "without, twice as wide": {"feed_forward": False, "d_model": 128},
+                "without, 8 heads": {"feed_forward": False, "num_heads": 8},
             },
         ),
         "decoder self-attention": trials(
@@ -133,14 +136,14 @@ def _deep(size: Size) -> dict[str, dict[str, Any]]:
     return {
         "pre-norm": {},
         "pre-norm, without residual connections": {"residual": False},
-        "post-norm": {"norm": "post"},
-        "post-norm, without residual connections": {"norm": "post", "residual": False},
-        "without norm": {"norm_kind": "none"},
+        "post-norm": {"norm_position": "post"},
+        "post-norm, without residual connections": {"norm_position": "post", "residual": False},
+        "without norm": {"norm_type": "none"},
     }
 
 
 def _deep_trials(size: Size, study: Study) -> dict[tuple[str, float, int], Trial]:
-    stack = {**_STACK, "encoder_layers": size.stack}
+    stack = {**_STACK, "num_encoder_layers": size.stack}
     steps = effort(study, size.steps["deep"])
     return {
         (name, rate, seed): Trial(
@@ -189,7 +192,7 @@ class Stack:
 
 def gradient_of_first_layer(stack: Stack) -> float:
     """The norm of the loss's gradient in the first layer over that in the last."""
-    settings = {**_STACK, **stack.model, "encoder_layers": stack.layers}
+    settings = {**_STACK, **stack.model, "num_encoder_layers": stack.layers}
     trial = Trial("neighbour", _NEIGHBOUR, settings, 1, seed=stack.seed)
     model = model_for(trial).train()
     examples = TASKS["neighbour"](rng(4, stack.seed), _GRADIENTS_OVER, **_NEIGHBOUR)

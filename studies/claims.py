@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from dragoman.config.settings import near_miss
+from dragoman.config.settings import did_you_mean
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError
 from dragoman.lab.compare.corpora import CorpusFiles
@@ -158,7 +158,7 @@ def _known(claims: Sequence[str]) -> list[str]:
     for name in claims:
         if name not in CLAIMS:
             raise ConfigError(
-                f"claim {name!r} is unknown{near_miss(name, CLAIMS)}; it can be "
+                f"claim {name!r} is unknown{did_you_mean(name, CLAIMS)}; it can be "
                 f"{', '.join(CLAIMS)}."
             )
     return [name for name in CLAIMS if name in claims or not claims]

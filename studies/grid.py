@@ -54,7 +54,7 @@ def cell(
     dropout: float | None = None, optional: bool = False,
 ) -> System:  # fmt: skip
     """An architecture at one cost, with the dropout of the scale if none is given."""
-    kind = f"{name}-{scale.settings['model.width']}"
+    kind = f"{name}-{scale.settings['model.d_model']}"
     settings: dict[str, Any] = {"model.architecture": name}
     if dropout is not None and dropout != scale.settings["model.dropout"]:
         kind += f"-dropout-{dropout:g}"

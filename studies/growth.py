@@ -129,9 +129,9 @@ def _fresh(name: str, size: Steps, device: torch.device) -> Model:
     """Untrained, with learned positions (where there are any) for the longest."""
     kind = KINDS[name]
     settings: dict[str, Any] = {
-        "model.architecture": kind.architecture, "model.width": size.width, "model.heads": 4,
-        "model.feed_forward_width": 4 * size.width, "model.encoder_layers": size.layers,
-        "model.decoder_layers": size.layers, "model.dropout": 0.0,
+        "model.architecture": kind.architecture, "model.d_model": size.width, "model.num_heads": 4,
+        "model.d_ff": 4 * size.width, "model.num_encoder_layers": size.layers,
+        "model.num_decoder_layers": size.layers, "model.dropout": 0.0,
         **({"model.kernel_width": kind.kernel} if kind.kernel else {}),
     }  # fmt: skip
     config = make_config("tiny", settings=settings).model
@@ -329,7 +329,7 @@ class Layer(nn.Module):
         self.recurrence: Recurrence | None = None
         self.attention: Attention | None = None
         if kind == "recurrence":
-            self.recurrence = Recurrence("lstm", config.width, config.width)
+            self.recurrence = Recurrence("lstm", config.d_model, config.d_model)
         else:
             self.attention = Attention(config)
 
@@ -382,7 +382,7 @@ def show_cost(study: Study) -> Finding:
     """C4: one layer, one sequence, forward and backward."""
     device = pick_device(study.device)
     size = COST_SIZES[study.scale.name]
-    settings = {"model.width": size.width, "model.heads": size.heads}
+    settings = {"model.d_model": size.width, "model.num_heads": size.heads}
     config = make_config("tiny", settings=settings).model
     grown = {}
     for kind in LAYERS:
@@ -390,7 +390,7 @@ def show_cost(study: Study) -> Finding:
         lengths = [n for n in size.lengths if kind != "attention" or n <= size.written]
         times, memory = [], []
         for n in lengths:
-            x = torch.randn(1, n, config.width, device=device, requires_grad=True)
+            x = torch.randn(1, n, config.d_model, device=device, requires_grad=True)
             memory.append(kept_for_backward(layer, x) / 2**20)
             took = timings(partial(_forward_backward, layer, x), device, size.repeats)
             times.append([1e3 * seconds for seconds in took])

@@ -132,7 +132,7 @@ def show(study: Study) -> Finding:
             _called(lookups, heads): Trial(
                 "lookups",
                 {"symbols": _SYMBOLS, "length": _LENGTH, "distances": _DISTANCES[:lookups]},
-                {"width": size.width, "heads": heads, "feed_forward_width": 2 * size.width},
+                {"d_model": size.width, "num_heads": heads, "d_ff": 2 * size.width},
                 effort(study, size.steps),
                 looks=size.looks,
             )

@@ -48,11 +48,11 @@ _ADAM = (1e-3, 2e-3, 4e-3)
 _MUON = (2e-3, 4e-3, 8e-3)
 
 _COMMON: dict[str, Any] = {
-    "model.norm": "post", "training.optimiser": "adam", "training.schedule": "noam",
+    "model.norm_position": "post", "training.optimizer": "adam", "training.schedule": "noam",
     "data.max_length": 100, "data.valid_size": 0,
-    "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
+    "decoding.beam_size": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
     "decoding.keep_names": False,
-    "training.patience": 0, "training.average": 1, "training.log_every": 1_000_000,
+    "training.patience": 0, "training.average_checkpoints": 1, "training.log_every": 1_000_000,
     "training.micro_batch_tokens": 32_768,
 }  # fmt: skip
 # `flops`: of a short training that tells how fast the machine is
@@ -61,8 +61,8 @@ FULL = Scale(
     flops=3e13,
     settings={
         **_COMMON,
-        "text.size": 8000, "model.width": 256, "model.heads": 4, "model.feed_forward_width": 1024,
-        "model.encoder_layers": 3, "model.decoder_layers": 3, "training.batch_tokens": 4000,
+        "text.vocab_size": 8000, "model.d_model": 256, "model.num_heads": 4, "model.d_ff": 1024,
+        "model.num_encoder_layers": 3, "model.num_decoder_layers": 3, "training.batch_tokens": 4000,
     },
     test_pairs=2000,
     valid_pairs=500,
@@ -74,8 +74,8 @@ TINY = Scale(
     flops=2e9,
     settings={
         **_COMMON,
-        "text.size": 500, "model.width": 32, "model.heads": 4, "model.feed_forward_width": 96,
-        "model.encoder_layers": 1, "model.decoder_layers": 1, "training.batch_tokens": 300,
+        "text.vocab_size": 500, "model.d_model": 32, "model.num_heads": 4, "model.d_ff": 96,
+        "model.num_encoder_layers": 1, "model.num_decoder_layers": 1, "training.batch_tokens": 300,
     },
     test_pairs=20,
     valid_pairs=20,
@@ -97,14 +97,14 @@ class Rung:
 def rungs(scale: Scale) -> list[Rung]:
     """From the lowest to the highest."""
     # Three matrices instead of two: two thirds of the rows, in a multiple that a GPU likes.
-    gated = scale.settings["model.feed_forward_width"] * 2 // 3 // 8 * 8
+    gated = scale.settings["model.d_ff"] * 2 // 3 // 8 * 8
     return [
         Rung("the paper of 2017", "Vaswani et al. 2017", {}, _NOAM),
-        Rung("pre-norm", "Xiong et al. 2020", {"model.norm": "pre"}, _NOAM),
-        Rung("RMSNorm", "Zhang and Sennrich 2019", {"model.norm_kind": "rms"}, _NOAM),
+        Rung("pre-norm", "Xiong et al. 2020", {"model.norm_position": "pre"}, _NOAM),
+        Rung("RMSNorm", "Zhang and Sennrich 2019", {"model.norm_type": "rms"}, _NOAM),
         Rung(
             "SwiGLU", "Shazeer 2020",
-            {"model.activation": "swiglu", "model.feed_forward_width": gated}, _NOAM,
+            {"model.activation": "swiglu", "model.d_ff": gated}, _NOAM,
         ),
         Rung("rotary positions", "Su et al. 2021", {"model.positions.kind": "rotary"}, _NOAM),
         Rung("QK-norm", "Henry et al. 2020", {"model.attention.similarity": "qk-norm"}, _NOAM),
@@ -117,7 +117,7 @@ def rungs(scale: Scale) -> list[Rung]:
             {"training.schedule": "cosine"}, _ADAM,
         ),
         Rung("AdamW", "Loshchilov and Hutter 2019", {"training.weight_decay": 0.1}, _ADAM),
-        Rung("Muon", "Jordan et al. 2024", {"training.optimiser": "muon"}, _MUON),
+        Rung("Muon", "Jordan et al. 2024", {"training.optimizer": "muon"}, _MUON),
     ]  # fmt: skip
 
 

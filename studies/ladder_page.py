@@ -92,9 +92,9 @@ def _conditions(results: Mapping[str, Any]) -> str:
     settings = results["settings"]
     return (
         f"Machine: {results['machine']}; {results['jobs']} trainings at once. Each training spends "
-        f"{results['flops']:.2g} floating-point operations. Width {settings['model.width']}, "
-        f"{settings['model.encoder_layers']}+{settings['model.decoder_layers']} layers, "
-        f"{settings['model.heads']} heads, {settings['text.size']:,} pieces, "
+        f"{results['flops']:.2g} floating-point operations. Width {settings['model.d_model']}, "
+        f"{settings['model.num_encoder_layers']}+{settings['model.num_decoder_layers']} layers, "
+        f"{settings['model.num_heads']} heads, {settings['text.vocab_size']:,} pieces, "
         f"{settings['training.batch_tokens']:,} target tokens a step."
     )
 

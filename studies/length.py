@@ -57,15 +57,16 @@ SIZES = {
 def systems(size: Size) -> dict[str, dict[str, Any]]:
     """One vector of several widths; attention in the narrowest."""
     by_width = {
-        f"RNN, vector of {width}": {"architecture": "rnn", "width": width} for width in size.widths
+        f"RNN, vector of {width}": {"architecture": "rnn", "d_model": width}
+        for width in size.widths
     }
     return {
         **by_width,
         f"RNN with attention, {size.narrow}": {
             "architecture": "rnn-attention",
-            "width": size.narrow,
+            "d_model": size.narrow,
         },
-        f"Transformer, {size.narrow}": {"architecture": "transformer", "width": size.narrow},
+        f"Transformer, {size.narrow}": {"architecture": "transformer", "d_model": size.narrow},
     }
 
 

@@ -54,7 +54,7 @@ def show(study: Study) -> Finding:
     twice = {"shortest": 2 * size.longest, "longest": 2 * size.longest}
 
     def trial(task: str, lengths: Mapping[str, Any], kind: str, steps: int, **model: Any) -> Trial:
-        settings = {"width": size.width, "positions.kind": kind, **model}
+        settings = {"d_model": size.width, "positions.kind": kind, **model}
         return Trial(task, lengths, settings, effort(study, steps), tested=twice)
 
     base = {"symbols": _SYMBOLS, "shortest": 1, "longest": size.longest, "by": "place"}
@@ -68,7 +68,7 @@ def show(study: Study) -> Finding:
     tagging = {
         kind: trial("neighbour", near, kind, size.tagging_steps) for kind in (*VECTORS, *DISTANCES)
     }
-    decoder = {"architecture": "decoder-only", "decoder_layers": 2}
+    decoder = {"architecture": "decoder-only", "num_decoder_layers": 2}
     alone = {
         kind: trial("copy", base, kind, size.alone, **decoder)
         for kind in (*VECTORS, *DISTANCES, "alibi")

@@ -62,7 +62,7 @@ class Untrained:
 def gradient_ratio(one: Untrained) -> float:
     """The gradient's norm at the first word over that at the last."""
     size = {"symbols": _SYMBOLS, "between": one.words - 1}
-    trial = Trial("first", size, {**SYSTEMS[one.system], "width": one.width}, 1, seed=one.seed)
+    trial = Trial("first", size, {**SYSTEMS[one.system], "d_model": one.width}, 1, seed=one.seed)
     examples = TASKS["first"](rng(4, one.seed), _GRADIENTS_OVER, **size)
     assert examples.target_in is not None
     ids = map(torch.from_numpy, (examples.source, examples.target_in, examples.target))
@@ -91,7 +91,7 @@ def show(study: Study) -> Finding:
             f"{name}, {n} between": Trial(
                 "first",
                 {"symbols": _SYMBOLS, "between": n},
-                {**settings, "width": size.width},
+                {**settings, "d_model": size.width},
                 effort(study, size.steps),
                 batch=size.batch,
                 gpu=size.gpu,
@@ -103,7 +103,7 @@ def show(study: Study) -> Finding:
             LAST: Trial(
                 "last",
                 {"symbols": _SYMBOLS, "between": size.between[-1]},
-                {**SYSTEMS["RNN"], "width": size.width},
+                {**SYSTEMS["RNN"], "d_model": size.width},
                 effort(study, size.steps),
                 batch=size.batch,
                 gpu=size.gpu,

@@ -5,18 +5,18 @@ from typing import Any
 from dragoman.lab.compare.systems import Scale, System
 
 _COMMON: dict[str, Any] = {
-    "model.norm": "pre", "data.max_length": 200, "data.valid_size": 0,
-    "decoding.beam": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
-    "training.optimiser": "adam", "training.schedule": "linear", "training.patience": 0,
-    "training.average": 1, "training.log_every": 1_000_000,
+    "model.norm_position": "pre", "data.max_length": 200, "data.valid_size": 0,
+    "decoding.beam_size": 1, "decoding.max_length_ratio": 1.5, "decoding.max_length_extra": 10,
+    "training.optimizer": "adam", "training.schedule": "linear", "training.patience": 0,
+    "training.average_checkpoints": 1, "training.log_every": 1_000_000,
 }  # fmt: skip
 QUICK = Scale(
     name="quick",
     flops=4.5e10,
     settings={
         **_COMMON,
-        "text.size": 500, "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
-        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.dropout": 0.0,
+        "text.vocab_size": 500, "model.d_model": 64, "model.num_heads": 4, "model.d_ff": 128,
+        "model.num_encoder_layers": 2, "model.num_decoder_layers": 2, "model.dropout": 0.0,
         "training.batch_tokens": 80, "training.learning_rate": 3e-3,
     },
     test_pairs=150,
@@ -35,8 +35,8 @@ FULL = Scale(
     flops=4e14,
     settings={
         **_COMMON,
-        "text.size": 8000, "model.width": 256, "model.heads": 4, "model.feed_forward_width": 1024,
-        "model.encoder_layers": 3, "model.decoder_layers": 3, "model.dropout": 0.1,
+        "text.vocab_size": 8000, "model.d_model": 256, "model.num_heads": 4, "model.d_ff": 1024,
+        "model.num_encoder_layers": 3, "model.num_decoder_layers": 3, "model.dropout": 0.1,
         "training.batch_tokens": 8000, "training.learning_rate": 1.5e-3,
     },
     test_pairs=2000,
@@ -59,7 +59,7 @@ def architecture(name: str, share: float = 1.0, corpus: str = "all") -> System:
 
 
 def variant(name: str, share: float = 1.0, corpus: str = "all", **settings: Any) -> System:
-    """The Transformer with something else: `model__norm="post"` sets model.norm."""
+    """The Transformer with other settings: `model__norm_position="post"` sets that key."""
     return System(
         name, {key.replace("__", "."): value for key, value in settings.items()}, corpus, share
     )

@@ -174,9 +174,9 @@ def show(study: Study) -> Finding:
                 "neighbour",
                 {"symbols": 8, "shortest": _LENGTH, "longest": _LENGTH, "distance": _DISTANCE},
                 {
-                    "width": size.width,
-                    "heads": 1,
-                    "feed_forward_width": size.width,
+                    "d_model": size.width,
+                    "num_heads": 1,
+                    "d_ff": size.width,
                     "attention.similarity": similarity,
                 },
                 effort(study, size.steps),

@@ -56,16 +56,19 @@ _PAPER = {
 def _ablations(scale: Scale) -> dict[str, dict[str, object]]:
     """One thing changed in the Transformer."""
     settings = scale.settings
-    heads, layers = settings["model.heads"], settings["model.encoder_layers"]
-    inner = settings["model.feed_forward_width"]
+    heads, layers = settings["model.num_heads"], settings["model.num_encoder_layers"]
+    inner = settings["model.d_ff"]
     shallow = max(1, layers // 3)
     return {
-        "1 head": {"model.heads": 1},
-        "4 × the heads": {"model.heads": 4 * heads},
-        "1/3 of the layers": {"model.encoder_layers": shallow, "model.decoder_layers": shallow},
-        "1/2 the width": {"model.width": settings["model.width"] // 2},
-        "1/2 the feed-forward width": {"model.feed_forward_width": inner // 2},
-        "2 × the feed-forward width": {"model.feed_forward_width": 2 * inner},
+        "1 head": {"model.num_heads": 1},
+        "4 × the heads": {"model.num_heads": 4 * heads},
+        "1/3 of the layers": {
+            "model.num_encoder_layers": shallow,
+            "model.num_decoder_layers": shallow,
+        },
+        "1/2 the width": {"model.d_model": settings["model.d_model"] // 2},
+        "1/2 the feed-forward width": {"model.d_ff": inner // 2},
+        "2 × the feed-forward width": {"model.d_ff": 2 * inner},
         "no dropout": {"model.dropout": 0.0},
         "no label smoothing": {"training.label_smoothing": 0.0},
         "learned positions": {"model.positions.kind": "learned"},

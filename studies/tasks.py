@@ -34,7 +34,7 @@ from dragoman.lab.compare.training_pool import worker_pool
 from dragoman.model.build import Model, build_model
 from dragoman.storage.files import write_atomically
 from dragoman.text.vocabulary import Vocabulary
-from dragoman.training.optimiser import Adam, take_step
+from dragoman.training.optimizer import Adam, optimizer_step
 from studies.scales import FULL, QUICK
 
 SPECIAL = 4  # padding, unknown, begin, end: symbols come behind them
@@ -219,7 +219,7 @@ class Trial:
 
     task: str
     size: Mapping[str, Any]  # of the task in training, and in tests unless `tested` says otherwise
-    model: Mapping[str, Any]  # settings, e.g. {"width": 64, "positions.kind": "rotary"}
+    model: Mapping[str, Any]  # settings, e.g. {"d_model": 64, "positions.kind": "rotary"}
     steps: int
     rate: float = 1e-3
     seed: int = 0
@@ -244,8 +244,8 @@ class Outcome:
 
 
 _SMALL = {
-    "width": 64, "heads": 4, "feed_forward_width": 128, "encoder_layers": 1, "decoder_layers": 1,
-    "dropout": 0.0, "norm": "pre", "tied": "none",
+    "d_model": 64, "num_heads": 4, "d_ff": 128, "num_encoder_layers": 1, "num_decoder_layers": 1,
+    "dropout": 0.0, "norm_position": "pre", "share_embeddings": "none",
 }  # fmt: skip
 
 
@@ -268,7 +268,7 @@ def logits_of(model: Model, examples: Examples) -> Tensor:
     device = model.output.weight.device
     source = torch.from_numpy(examples.source).to(device)
     if examples.target_in is None:
-        hidden = model.encode(source)[0]
+        hidden = model.encoder_states(source)[0]
     else:
         hidden = model(source, torch.from_numpy(examples.target_in).to(device))
     logits = model.logits(hidden)
@@ -283,7 +283,7 @@ def run_trial(trial: Trial) -> Outcome:
     make = TASKS[trial.task]
     device = torch.device("cuda" if trial.gpu and torch.cuda.is_available() else "cpu")
     model = model_for(trial).to(device).train()
-    optimiser = Adam(
+    optimizer = Adam(
         model.parameters(), trial.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True
     )
     test = make(rng(3, trial.seed), _TESTED, **{**trial.size, **trial.tested})
@@ -299,7 +299,7 @@ def run_trial(trial: Trial) -> Outcome:
         warmth = min(1.0, step / (0.1 * trial.steps))
         left = (trial.steps - step + 1) / trial.steps
         rate = trial.rate * min(warmth, left / 0.9)
-        take_step(optimiser, model.parameters(), rate, losses=[loss])
+        optimizer_step(optimizer, model.parameters(), rate, losses=[loss])
         losses.append(loss.detach())  # reading it would make a GPU wait
         if step in looks:
             course.append((step, _mean(right_by_group(model, test))))

@@ -32,9 +32,9 @@ from studies.scales import QUICK
 from studies.tasks import DICTIONARY, SYMBOLS, Trial, Tuned, curve, effort, tune, tuning_table
 
 CUTS: dict[str, dict[str, object]] = {
-    "words": {"text.vocabulary": "word"},
+    "words": {"text.tokenizer": "word"},
     "BPE": {},
-    "characters": {"text.vocabulary": "character"},
+    "characters": {"text.tokenizer": "character"},
 }
 # how often a word was seen in training, at least, for each group but the last, which is open
 FREQUENCIES = (0, 1, 6, 21, 101, 1001)
@@ -86,7 +86,7 @@ def look_up(study: Study) -> dict[str, Tuned]:
                     "symbols": SYMBOLS[cut],
                     "regular": regular,
                 },
-                {"width": size.width},
+                {"d_model": size.width},
                 effort(study, size.steps),
                 batch=size.batch,
                 tested={"evenly": True},

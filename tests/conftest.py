@@ -46,18 +46,18 @@ NUMBERS = {
     "sechs": "six", "sieben": "seven", "acht": "eight", "neun": "nine",
 }  # fmt: skip
 SMALL = {
-    "model.width": 32, "model.heads": 2, "model.feed_forward_width": 64,
-    "model.encoder_layers": 2, "model.decoder_layers": 2,
+    "model.d_model": 32, "model.num_heads": 2, "model.d_ff": 64,
+    "model.num_encoder_layers": 2, "model.num_decoder_layers": 2,
 }  # fmt: skip
 # For runs that learn nothing: in validation, such a model would say as much as it may.
-SHORT_SEARCH = {"decoding.beam": 1, "decoding.max_length_extra": 5}
+SHORT_SEARCH = {"decoding.beam_size": 1, "decoding.max_length_extra": 5}
 QUICK_RUN = [
     "--preset", "tiny", "--device", "cpu",
-    "--set", "model.width=32", "--set", "model.heads=2", "--set", "model.feed_forward_width=64",
+    "--set", "model.d_model=32", "--set", "model.num_heads=2", "--set", "model.d_ff=64",
     "--set", "training.batch_tokens=300", "--set", "training.max_steps=12", "--set",
     "training.validate_every=6",
     "--set", "training.checkpoint_every=3", "--set", "training.log_every=2", "--set",
-    "text.size=400", *(f"--set={name}={value}" for name, value in SHORT_SEARCH.items()),
+    "text.vocab_size=400", *(f"--set={name}={value}" for name, value in SHORT_SEARCH.items()),
 ]  # fmt: skip
 
 # How many of 500 sentences may change with their neighbours because two hypotheses tie. None has
@@ -90,10 +90,10 @@ def vocabulary(size: int) -> Vocabulary:
 
 
 def small_config(**settings: object) -> Config:
-    """A small model without dropout; keyword `model__norm="pre"` sets model.norm."""
+    """A small model without dropout; keyword `model__norm_position="pre"` sets that key."""
     named = {name.replace("__", "."): value for name, value in settings.items()}
     return make_config(
-        "tiny", settings={**SMALL, "model.norm": "post", "model.dropout": 0.0, **named}
+        "tiny", settings={**SMALL, "model.norm_position": "post", "model.dropout": 0.0, **named}
     )
 
 
@@ -242,15 +242,15 @@ def packaged() -> Translator:
 
 
 def train_the_toy_language(folder: Path, **more: object) -> None:
-    """A run in folder/run; keyword `model__norm="post"` sets model.norm."""
+    """A run in folder/run; keyword `model__norm_position="post"` sets model.norm_position."""
     from dragoman.config import Corpus
     from dragoman.training.run import train
 
     source, target = write_corpus(folder, "train", toy_pairs(2000))
     settings = {
-        **SMALL, "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 180,
+        **SMALL, "text.vocab_size": 400, "training.batch_tokens": 1000, "training.max_steps": 180,
         "training.validate_every": 90, "training.checkpoint_every": 45, "training.warmup_steps": 30,
-        "training.optimiser": "muon", "training.schedule": "linear", "training.learning_rate": 2e-2,
+        "training.optimizer": "muon", "training.schedule": "linear", "training.learning_rate": 2e-2,
         "data.valid_size": 50, "model.dropout": 0.0,
         **{name.replace("__", "."): value for name, value in more.items()},
     }  # fmt: skip

@@ -86,7 +86,7 @@ def marian_folder(folder: Path) -> Path:
     }
     settings |= {"pad_token_id": pad, "decoder_start_token_id": pad, "max_position_embeddings": 64}
     config = ModelConfig(
-        width=16, heads=2, feed_forward_width=32, encoder_layers=1, decoder_layers=1
+        d_model=16, num_heads=2, d_ff=32, num_encoder_layers=1, num_decoder_layers=1
     )
     draw = np.random.default_rng(1)
     shapes = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.search.hypotheses import Hypothesis
-from dragoman.engine.interface import Engine, Forbidden, Step, top_k
+from dragoman.engine.protocol import BannedTokens, Engine, Step, top_k
 from dragoman.text.vocabulary import Vocabulary
 
 WORDS = [4, 5, 6, 7]
@@ -24,19 +24,19 @@ WIDEST = 8  # source pieces at most
 Row = tuple[tuple[int, ...], tuple[int, ...]]
 """A source, and what was said of its translation so far."""
 SOURCES = [[5, 6, 3], [9, 3], [11, 4, 8, 6, 3], [7, 7, 4, 3]]
-SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=4)
+SETTINGS = DecodingConfig(beam_size=3, max_length_ratio=1.0, max_length_extra=4)
 # What log-probabilities and lengths decide: searches that know no other rule must keep these.
 PLAIN_RULES: list[dict[str, object]] = [
-    {"beam": 1},
-    {"beam": 5},
+    {"beam_size": 1},
+    {"beam_size": 5},
     {"patience": 0.4},
     {"patience": 3.0},
     {"length_penalty": "none"},
-    {"length_penalty": "power", "alpha": 1.5},
-    {"alpha": 2.5},
+    {"length_penalty": "power", "length_penalty_alpha": 1.5},
+    {"length_penalty_alpha": 2.5},
     {"min_length_ratio": 1.0},
-    {"shrinking_beam": True},
-    {"shrinking_beam": True, "length_penalty": "power", "alpha": 1.5},
+    {"shrink_beam_on_eos": True},
+    {"shrink_beam_on_eos": True, "length_penalty": "power", "length_penalty_alpha": 1.5},
 ]
 
 
@@ -83,7 +83,7 @@ class RandomEngine(Engine):
         k: int | None,
         *,
         attention: bool = False,
-        forbid: Forbidden | None = None,
+        banned: BannedTokens | None = None,
     ) -> Step:
         self.rows += len(tokens)
         state = [
@@ -95,8 +95,8 @@ class RandomEngine(Engine):
         for row, (source, said) in enumerate(state):
             # without <s>
             log_probs[row], looks[row, : len(source)] = self.next_words(source, said[1:])
-        if forbid is not None:
-            log_probs[forbid] = -np.inf
+        if banned is not None:
+            log_probs[banned] = -np.inf
         looked_at = looks if attention else None
         if k is None:
             return Step(state, None, log_probs, looked_at)
@@ -151,12 +151,12 @@ class Rules:
 
     def repeats(self, tokens: tuple[int, ...]) -> bool:
         """Whether the last n tokens stand in the hypothesis already."""
-        n = self.settings.no_repeat_ngram
+        n = self.settings.no_repeat_ngram_size
         runs = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
         return n > 0 and len(runs) > 0 and runs[-1] in runs[:-1]
 
     def divisor(self, length: int) -> float:
-        alpha = self.settings.alpha
+        alpha = self.settings.length_penalty_alpha
         formulas = {"gnmt": ((5 + length) / 6) ** alpha, "power": length**alpha, "none": 1.0}
         return formulas[self.settings.length_penalty]
 
@@ -186,7 +186,7 @@ def plain_search(
     Without `stop_early` the search goes on when no live hypothesis can win any more.
     """
     rules = Rules(engine, source, settings, prefix)
-    beam = max(settings.beam, nbest)
+    beam = max(settings.beam_size, nbest)
     enough = max(nbest, round(settings.patience * beam))
     live = [Partial()]
     done: list[Hypothesis] = []
@@ -197,7 +197,7 @@ def plain_search(
         for partial in live:
             candidates += rules.continuations(partial)
         candidates.sort(key=lambda candidate: -candidate.total)
-        if settings.shrinking_beam:
+        if settings.shrink_beam_on_eos:
             candidates = candidates[: beam - len(done)]
         done += [rules.hypothesis(c) for c in candidates[:beam] if c.tokens[-1] == END]
         live = [c for c in candidates if c.tokens[-1] != END][:beam]

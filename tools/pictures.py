@@ -191,7 +191,7 @@ def svg(parts: Sequence[str], width: float, height: float) -> str:
 
 def config(**settings: object) -> ModelConfig:
     named = {f"model.{name.replace('__', '.')}": value for name, value in settings.items()}
-    return make_config("tiny", settings={"model.width": 32, "model.heads": 4, **named}).model
+    return make_config("tiny", settings={"model.d_model": 32, "model.num_heads": 4, **named}).model
 
 
 def vectors(*shape: int, seed: int = 3) -> torch.Tensor:

@@ -71,7 +71,7 @@ def train(folder: Path) -> str:
             some = [next(lines) for _ in range(PAIRS)]
         (folder / f"a.{language}").write_text("".join(some), encoding="utf-8")
     settings = ["--preset", "tiny", "--device", "cpu", "--set", "training.max_steps=10"]
-    settings += ["--set", "text.size=1000"]
+    settings += ["--set", "text.vocab_size=1000"]
     dragoman = folder / "env/bin/dragoman"
     run(dragoman, "train", "a.de", "a.en", "--out", "model", *settings, folder=folder)
     run(dragoman, "translate", "--model", "model", "Ja.", folder=folder)

@@ -1,20 +1,19 @@
-"""A bundle: the folder that holds a trained translator. Read and written without torch.
+"""A bundle: the folder of a trained translator, read and written without torch.
 
     manifest.json       format, dragoman's version, size and SHA-256 of each file; written last
     model.safetensors   weights
     config.toml         every setting used
     shared.spm          text to ids; or source.spm and target.spm; word lists end in .json
     languages.json      its languages
-    pieces.json         the vocabulary, where it is another system's
+    pieces.json         the vocabulary, if it comes from another system
     card.json           where it comes from: corpus, scores, cost
     shortlist.safetensors       which pieces may translate which
     ranges.json         how large the inputs of its products become, for int8
-    adapter.safetensors what `dragoman adapt` learned: matrices of low rank, and for whom they are
+    adapter.safetensors what `dragoman adapt` trained: low-rank matrices and their gate
 
-Loading runs no code and opens no name that is not in the list above. Kind, size, link and hash of a
-file are checked before anything is made of it, then what it says, then whether all files go
-together. The graphs that ONNX Runtime runs are no part of a bundle: `engine/onnx` builds them.
-Those that older bundles list are never opened.
+Loading runs no code and opens no file outside this list. A file's type, size, links and hash are
+checked before it is parsed, then its content, then whether all files fit together. ONNX graphs are
+not part of a bundle: `engine/onnx` builds them. Graphs listed by older bundles are never opened.
 
 A model is named by its folder, or by the name of one that comes with the package (`pretrained/`);
 `hub` adds the names of the Hugging Face hub.
@@ -32,22 +31,22 @@ import numpy as np
 import safetensors.numpy
 
 from dragoman.bundle.gate import Gate
-from dragoman.bundle.int8 import SCALES, dequantise, misfit
+from dragoman.bundle.int8 import SCALES, dequantize, misfit
 from dragoman.bundle.low_rank import adapted, factors
 from dragoman.bundle.plain_weights import check_plain_weights, plain_weights
-from dragoman.config import Config, beyond_plain, from_saved, write_toml
+from dragoman.config import Config, beyond_plain, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
-from dragoman.storage.ahead import PRETRAINED as PRETRAINED
-from dragoman.storage.ahead import WEIGHTS, Content, read_before
 from dragoman.storage.files import storage_errors, write_atomically
-from dragoman.storage.tensors import tensors
-from dragoman.storage.untrusted import (
-    leads_out,
+from dragoman.storage.prefetch import PRETRAINED as PRETRAINED
+from dragoman.storage.prefetch import WEIGHTS, Content, take_prefetched
+from dragoman.storage.safe_read import (
+    escapes_folder,
     memory_bytes,
-    parsed_json,
-    parsed_toml,
+    parse_json,
+    parse_toml,
     read_regular,
 )
+from dragoman.storage.tensors import tensors
 from dragoman.storage.version import __version__
 from dragoman.text.codec import CODEC_FILES, Codec
 from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
@@ -93,25 +92,25 @@ class Bundle:
 
     @property
     def gate(self) -> Gate | None:
-        """Which sentences the adapter is for; None: all, if there is one."""
+        """The sentences that the adapter is for; None if it is for all."""
         return Gate.of(self.adapter, len(self.codec.source)) if self.adapter else None
 
     def merged(self) -> "Bundle":
-        """The same with its adapter in its weights, for all sentences."""
+        """Return the bundle with its adapter merged into the weights, for all sentences."""
         if self.adapter is None:
             return self
         weights = adapted(self.weights, self.adapter)
         return replace(self, weights=weights, adapter=None, ranges={})  # of the model before
 
     def float_weights(self) -> dict[str, np.ndarray]:
-        """With an adapter, those of the adapted model. They may be written to, as PyTorch wants."""
-        floats = dequantise(self.merged().weights)
+        """The weights in float, with the adapter merged; writable, as PyTorch requires."""
+        floats = dequantize(self.merged().weights)
         return {name: np.require(array, requirements="W") for name, array in floats.items()}
 
-    def in_float(self) -> "Bundle":
-        """The same, merged and without int8."""
+    def dequantized(self) -> "Bundle":
+        """Return the bundle with its adapter merged and its weights in float."""
         merged = self.merged()
-        return replace(merged, weights=dequantise(merged.weights))
+        return replace(merged, weights=dequantize(merged.weights))
 
 
 def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -130,7 +129,7 @@ def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
 
 
 def bundled_models() -> list[str]:
-    """The names of the models that come with the package."""
+    """Return the names of the bundled models."""
     return sorted(path.name for path in PRETRAINED.iterdir() if (path / MANIFEST).exists())
 
 
@@ -157,7 +156,7 @@ def model_folders(
 
 
 def models_in(folder: Path) -> list[Path]:
-    """The bundles in a folder that is none itself."""
+    """Return the bundles inside a folder that is not a bundle itself."""
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return []
     return sorted(path for path in folder.iterdir() if (path / MANIFEST).exists())
@@ -182,7 +181,7 @@ def _folder(name: str) -> str:
 
 
 def write_bundle(folder: Path, bundle: Bundle) -> None:
-    """Each file atomically, the manifest last: without it the folder does not count as a bundle."""
+    """Write each file atomically, the manifest last: a folder without one is not a bundle."""
     files = {
         WEIGHTS: safetensors.numpy.save(dict(bundle.weights)),
         _CONFIG: write_toml(bundle.config).encode(),
@@ -212,7 +211,7 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
 
 
 def read_bundle(folder: str | Path) -> Bundle:
-    """Read and verify a bundle; every way in which it can be wrong has its own words."""
+    """Read and verify a bundle; each kind of damage has its own message."""
     folder = Path(_folder(str(folder)))
     manifest = read_manifest(folder)
     try:
@@ -225,7 +224,7 @@ def read_bundle(folder: str | Path) -> Bundle:
             if name != WEIGHTS
         }
         config = _config(files[_CONFIG])
-        codec = Codec.from_files(files, config.text.vocabulary)
+        codec = Codec.from_files(files, config.text.tokenizer)
         weights = read_weights(
             _verified(folder / WEIGHTS, manifest.files[WEIGHTS], _most_weights(config, codec))
         )
@@ -256,7 +255,7 @@ def read_bundle(folder: str | Path) -> Bundle:
 
 
 def read_config(folder: str | Path) -> Config:
-    """A bundle's settings, without the rest of it."""
+    """Read only the settings of a bundle."""
     folder = Path(_folder(str(folder)))
     files = read_manifest(folder).files
     try:
@@ -268,7 +267,7 @@ def read_config(folder: str | Path) -> Config:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """A bundle's card, without the rest of it."""
+    """Read only the card of a bundle."""
     files = read_manifest(folder).files
     try:
         facts = files.get(CARD)
@@ -278,7 +277,7 @@ def read_card(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(raw: bytes) -> dict[str, np.ndarray]:
-    """The same as `read_tensors`, but where they lie: they cannot be written to."""
+    """Like `read_tensors`, but as read-only views of `raw`."""
     try:
         return tensors(raw)
     except ValueError as error:
@@ -286,7 +285,7 @@ def read_weights(raw: bytes) -> dict[str, np.ndarray]:
 
 
 def read_tensors(raw: bytes) -> dict[str, np.ndarray]:
-    """The tensors of a safetensors file."""
+    """Read the tensors of a safetensors file."""
     try:
         return dict(safetensors.numpy.load(raw))
     # KeyError: an unknown kind
@@ -300,14 +299,14 @@ class Manifest(NamedTuple):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The files that a bundle lists, and the engine that it was made for."""
+    """Return the files that a bundle lists, and the engine that it was made for."""
     path = folder / MANIFEST
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such model folder.")
-    if leads_out(path, folder):
+    if escapes_folder(path, folder):
         raise BundleError(f"{path} is a link that leads out of the bundle.")
     try:
-        manifest = parsed_json(read_regular(path, _LARGEST[MANIFEST]))
+        manifest = parse_json(read_regular(path, _LARGEST[MANIFEST]))
         version = manifest["format"]
         files = manifest["files"]
         engine = manifest.get(_ENGINE, "auto")
@@ -341,7 +340,7 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
 
     Size and kind are looked at before it is read.
     """
-    if leads_out(path, path.parent):
+    if escapes_folder(path, path.parent):
         raise BundleError(f"{path.name} is a link that leads out of the bundle.")
     try:
         size, digest = facts["size"], facts["sha256"]
@@ -353,7 +352,7 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
             raise BundleError(
                 f"{path.name} has {actual:,} bytes, its manifest says {size}: the file is damaged."
             )
-        content = read_before(path)
+        content = take_prefetched(path)
         if content is None or len(content.raw) > limit:
             raw = read_regular(path, limit)
             content = Content(raw, hashlib.sha256(raw).hexdigest())
@@ -368,7 +367,7 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
 
 def _config(raw: bytes) -> Config:
     try:
-        return from_saved(parsed_toml(raw))
+        return from_tree(parse_toml(raw))
     except ValueError as error:
         raise BundleError(f"{_CONFIG} cannot be read ({error}).") from None
 
@@ -404,7 +403,7 @@ def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarra
 
 def _ranges(raw: bytes) -> dict[str, float]:
     try:
-        ranges = dict(parsed_json(raw))
+        ranges = dict(parse_json(raw))
     except (ValueError, TypeError) as error:
         raise BundleError(f"{RANGES} cannot be read ({error}).") from None
     for name, largest in ranges.items():
@@ -414,9 +413,9 @@ def _ranges(raw: bytes) -> dict[str, float]:
 
 
 def _card(raw: bytes) -> dict[str, Any]:
-    """A card whose known entries are of the kinds that they are printed as."""
+    """Parse a card and check the types of the entries that get printed."""
     try:
-        card = dict(parsed_json(raw))
+        card = dict(parse_json(raw))
         texts = [*card.get("from", []), *card.get("to", []), card.get("scored_on", "")]
         for score in card.get("scores", []):
             texts += [score["name"], score["signature"]]

@@ -1,12 +1,12 @@
-"""Which sentences an adapter is for.
+"""Decide which sentences an adapter translates.
 
-Every piece of the source has a vote, and the sum of a sentence's votes decides: above zero, the
-sentence is like those that the adapter was learned from, and it is translated by the adapted model.
-Any other is translated by the model as it was, to the last bit. Names of languages that the adapter
-was not learned for have a vote of -∞.
+Every source piece has a vote. If the sum over a sentence is positive, the sentence resembles the
+adapter's training data, and the adapted model translates it. All other sentences go to the original
+model and stay the same to the last bit. Tags of languages that the adapter was not trained for vote
+-∞.
 
 The votes are a logistic regression on the mean of a sentence's word vectors
-(`dragoman/training/gate.py`).
+(`dragoman/training/train_gate.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 
 from dragoman.errors import BundleError
 
-GATE = "gate"  # its name among the tensors of an adapter
+GATE = "gate"  # name among an adapter's tensors
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Gate:
 
     @classmethod
     def of(cls, adapter: Mapping[str, np.ndarray], pieces: int) -> "Gate | None":
-        """That of an adapter for a source vocabulary of so many pieces.
+        """Read the gate of an adapter for a source vocabulary of this size.
 
-        None: the adapter is for all sentences.
+        None if the adapter is for all sentences.
         """
         votes = adapter.get(GATE)
         if votes is None:
@@ -37,7 +37,7 @@ class Gate:
         return cls(votes)
 
     def __call__(self, source: Sequence[int]) -> bool:
-        """Whether a sentence, as ids, is for the adapted model.
+        """True if a sentence, given as ids, goes to the adapted model.
 
         >>> gate = Gate(np.array([2.0, -1.0, -np.inf], dtype=np.float32))
         >>> gate([0, 1]), gate([0, 1, 1, 1]), gate([0, 0, 2])

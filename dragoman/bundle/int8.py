@@ -1,6 +1,6 @@
-"""Weights in int8: each row of a matrix (what makes one output) with a scale of its own.
+"""Quantize weights to int8, with one scale per matrix row (one output).
 
-A stored matrix keeps its shape, in bytes around 128; its scales lie beside it under the name with
+A stored matrix keeps its shape, as bytes around 128; its scales are stored under its name with
 ".scales". Vectors (biases, norms) and positions stay in float.
 """
 
@@ -8,28 +8,28 @@ from collections.abc import Mapping
 
 import numpy as np
 
-ZERO = 128  # the byte that stands for 0
+ZERO = 128  # the byte for 0
 SCALES = ".scales"
-# Two neighbours of a row, times the largest byte 255, must fit into 16 bits: 255 * 128 < 2**15.
+# Two neighbors of a row, times the largest byte 255, must fit into 16 bits: 255 * 128 < 2**15.
 MOST_OF_A_PAIR = 128
-_ROWS_AT_ONCE = 256  # so that a matrix passes through the cache of a core
+_ROWS_AT_ONCE = 256  # so that the working set fits into a core's cache
 
 
-def quantise(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every matrix that is multiplied or looked up in int8, the rest as it is."""
+def quantize(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Quantize every matrix that is multiplied or looked up; keep the rest unchanged."""
     stored: dict[str, np.ndarray] = {}
     for name, array in weights.items():
         if array.ndim == 2 and not name.endswith("positions.table"):
-            stored[name], stored[name + SCALES] = quantise_rows(array)
+            stored[name], stored[name + SCALES] = quantize_rows(array)
         else:
             stored[name] = array
     return stored
 
 
-def quantise_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes and scales; the largest of each row becomes 127 away from zero.
+def quantize_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return bytes and scales; the largest value of each row maps to ±127.
 
-    >>> quantise_rows(np.array([[0.5, -1.0]]))[0].tolist()
+    >>> quantize_rows(np.array([[0.5, -1.0]]))[0].tolist()
     [[192, 1]]
     """
     largest = np.abs(matrix).max(axis=1)
@@ -37,8 +37,8 @@ def quantise_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (np.rint(matrix / scales[:, None]) + ZERO).astype(np.uint8), scales.astype(np.float32)
 
 
-def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The weights in float again, for whoever does not multiply in int8."""
+def dequantize(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Convert stored weights back to float."""
     return {
         name: (array.astype(np.float32) - ZERO) * stored[name + SCALES][:, None]
         if name + SCALES in stored
@@ -49,7 +49,7 @@ def dequantise(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def all_in_bytes(stored: Mapping[str, np.ndarray]) -> bool:
-    """Whether every matrix is in int8: a bundle may also hold some in float."""
+    """True if every matrix is in int8; a bundle may mix int8 and float."""
     return all(
         array.itemsize == 1
         for name, array in stored.items()
@@ -58,7 +58,7 @@ def all_in_bytes(stored: Mapping[str, np.ndarray]) -> bool:
 
 
 def signed(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same weights in signed bytes, around 0.
+    """Convert to signed bytes around 0.
 
     >>> signed({"a": np.array([[192, 1]], dtype=np.uint8)})["a"].tolist()
     [[64, -127]]
@@ -70,10 +70,10 @@ def signed(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def with_small_pairs(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Nearly the same weights, whose pairs of neighbours add up to `MOST_OF_A_PAIR` at most.
+    """Rescale rows so that neighboring weights add up to at most `MOST_OF_A_PAIR`.
 
-    Where a pair of a row is larger, the row gets a larger scale. That is far less than the bit that
-    each weight would lose if every one were halved: large weights seldom meet.
+    Only rows with a larger pair get a larger scale. That loses far less precision than halving all
+    weights: two large weights are rarely neighbors.
 
     >>> matrix = np.array([[255, 255, 28, 128]], dtype=np.uint8)
     >>> small = with_small_pairs({"a": matrix, "a.scales": np.ones(1, dtype=np.float32)})
@@ -94,7 +94,7 @@ def _small_pairs(matrix: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np
         numbers = matrix[rows].astype(np.int16) - ZERO
         paired = numbers[:, : numbers.shape[1] // 2 * 2]
         largest = np.abs(paired[:, ::2] + paired[:, 1::2]).max(axis=1, initial=0)
-        # Rounding may add a half to each of the two.
+        # Rounding may add one half to each of the two.
         growth = np.maximum(1, largest / np.float32(MOST_OF_A_PAIR - 1))
         small[rows] = np.rint(numbers / growth[:, None]) + ZERO
         larger[rows] = scales[rows] * growth
@@ -102,8 +102,8 @@ def _small_pairs(matrix: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np
 
 
 def misfit(stored: Mapping[str, np.ndarray]) -> str:
-    """What is wrong with stored weights: bytes without scales, scales that do not fit; empty if
-    nothing is.
+    """Describe what is wrong with stored weights (missing or misshapen scales); empty if they are
+    valid.
 
     >>> misfit({"a": np.zeros((1, 9), dtype=np.uint8), "a.scales": np.ones(3, dtype=np.float32)})
     'weight a.scales does not give each row of a matrix in int8 a scale'

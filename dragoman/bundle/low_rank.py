@@ -1,10 +1,10 @@
-"""Adapters of low rank (LoRA, Hu et al. 2022): what is added to a matrix is a product of two thin
-ones.
+"""Low-rank adapters (LoRA, Hu et al. 2022): add the product of two thin matrices to a matrix.
 
     W' = W + U D        W (out, in), U (out, r), D (r, in)
 
 U and D are stored in half precision under the matrix's name with ".up" and ".down". An int8 matrix
-is made float, changed, and made int8 again. So engines and converters know nothing of adapters.
+is converted to float, changed, and quantized again, so engines and converters need not know about
+adapters.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dragoman.bundle.gate import GATE
-from dragoman.bundle.int8 import SCALES, dequantise, quantise_rows
+from dragoman.bundle.int8 import SCALES, dequantize, quantize_rows
 from dragoman.errors import BundleError
 
 UP, DOWN = ".up", ".down"
@@ -21,14 +21,14 @@ UP, DOWN = ".up", ".down"
 def adapted(
     weights: Mapping[str, np.ndarray], adapter: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Stored weights with an adapter added; each stays in the form that it had."""
+    """Merge an adapter into stored weights; each keeps its storage format."""
     result = dict(weights)
     for name, (up, down) in factors(weights, adapter).items():
         change = up.astype(np.float32) @ down.astype(np.float32)
         if name + SCALES in weights:
             stored = {key: weights[key] for key in (name, name + SCALES)}
-            changed = dequantise(stored)[name] + change
-            result[name], result[name + SCALES] = quantise_rows(changed)
+            changed = dequantize(stored)[name] + change
+            result[name], result[name + SCALES] = quantize_rows(changed)
         else:
             result[name] = weights[name] + change
     return result
@@ -37,7 +37,7 @@ def adapted(
 def factors(
     weights: Mapping[str, np.ndarray], adapter: Mapping[str, np.ndarray]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """U and D by the names of their matrices; an error unless they fit these."""
+    """Return U and D by matrix name; raise a BundleError if they do not fit."""
     pairs = dict[str, tuple[np.ndarray, np.ndarray]]()
     names = {name.removesuffix(UP).removesuffix(DOWN) for name in adapter if name != GATE}
     for name in sorted(names):

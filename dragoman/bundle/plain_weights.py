@@ -1,8 +1,8 @@
-"""Which weights a plain Transformer has, without torch: their names and shapes, from its settings.
+"""Names and shapes of a plain Transformer's weights, derived from its settings, without torch.
 
-What a file holds is compared with this before anything is built of it: after that, names, shapes
-and kinds are what graphs, converters and models expect. A matrix may be in float32, or in int8 with
-its scales beside it (`int8.py`). Positions that are computed and not stored stand here too.
+A file is checked against them before anything is built from it, so graphs, converters and models
+can rely on names, shapes and types. A matrix is in float32, or in int8 with scales (`int8.py`).
+Sinusoidal positions, which are computed instead of stored, are here too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +19,11 @@ Shape = tuple[int, ...]
 def plain_weights(
     config: ModelConfig, source: int, target: int, shared: bool
 ) -> Iterator[tuple[str, Shape]]:
-    """Names and shapes of the weights.
+    """Yield names and shapes of the weights.
 
-    `source` and `target` are sizes of vocabularies, `shared` if they are one.
+    `source` and `target` are vocabulary sizes; `shared` says that they are one vocabulary.
     """
-    width, tied = config.width, config.tied
+    width, tied = config.d_model, config.share_embeddings
     if tied == "auto":
         tied = "all" if shared else "target"
     yield "source_embedding.words.weight", (source, width)
@@ -37,19 +37,23 @@ def plain_weights(
         for side in ("source", "target"):
             yield f"{side}_embedding.positions.table", (config.positions.max_length, width)
     for side, layers, attentions in (
-        ("encoder", config.encoder_layers, ["attention"]),
-        ("decoder", config.decoder_layers, ["attention", "cross"]),
+        ("encoder", config.num_encoder_layers, ["attention"]),
+        ("decoder", config.num_decoder_layers, ["attention", "cross"]),
     ):
         for number in range(layers):
             yield from _layer(config, f"{side}.{number}", attentions)
-        if config.norm == "pre":
+        if config.norm_position == "pre":
             yield from _affine(f"{side}_norm", (width,))
 
 
 def _layer(config: ModelConfig, name: str, attentions: list[str]) -> Iterator[tuple[str, Shape]]:
-    width, inner = config.width, config.feed_forward_width
+    width, inner = config.d_model, config.d_ff
     for attention in attentions:
-        if attention == "attention" and "cross" in attentions and config.decoder_sublayer == "ssru":
+        if (
+            attention == "attention"
+            and "cross" in attentions
+            and config.decoder_self_attention == "ssru"
+        ):
             yield f"{name}.recurrence.value.weight", (width, width)
             yield from _affine(f"{name}.recurrence.forget", (width, width))
             continue
@@ -62,7 +66,7 @@ def _layer(config: ModelConfig, name: str, attentions: list[str]) -> Iterator[tu
 
 
 def _affine(name: str, shape: Shape) -> Iterator[tuple[str, Shape]]:
-    """A matrix, or a norm's vector, and its bias."""
+    """Yield a matrix or a norm's vector, and its bias."""
     yield f"{name}.weight", shape
     yield f"{name}.bias", shape[:1]
 
@@ -70,12 +74,12 @@ def _affine(name: str, shape: Shape) -> Iterator[tuple[str, Shape]]:
 def check_plain_weights(
     weights: Mapping[str, np.ndarray], config: ModelConfig, source: int, target: int, shared: bool
 ) -> None:
-    """Refuse weights that are not those of this Transformer.
+    """Raise a BundleError unless these are exactly this Transformer's weights.
 
-    Some are missing, left over, of another shape or of another kind.
+    None may be missing, unknown, misshapen or of another type.
     """
     known = set()
-    # ends with the first that is missing
+    # stops at the first missing weight, so absurd settings cost no time
     for name, shape in plain_weights(config, source, target, shared):
         if name not in weights:
             raise BundleError(f"weight {name} is missing.")
@@ -84,14 +88,14 @@ def check_plain_weights(
             raise BundleError(
                 f"weight {name} has shape {weight.shape}, but this model has {shape}."
             )
-        quantised = name + SCALES in weights
-        if quantised and (len(shape) != 2 or name.endswith("positions.table")):
+        quantized = name + SCALES in weights
+        if quantized and (len(shape) != 2 or name.endswith("positions.table")):
             raise BundleError(f"weight {name} is in int8, which is only for matrices.")
-        if not quantised and weight.dtype != np.float32:
+        if not quantized and weight.dtype != np.float32:
             raise BundleError(
                 f"weight {name} is stored as {weight.dtype}, but this model has float32."
             )
-        known |= {name, name + SCALES} if quantised else {name}
+        known |= {name, name + SCALES} if quantized else {name}
     if unknown := sorted(weights.keys() - known):
         raise BundleError(f"weight {unknown[0]} is not part of this model.")
 

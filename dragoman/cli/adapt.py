@@ -65,8 +65,8 @@ def command(
         return
     with needs_torch():
         from dragoman.training.adapt import adapt
-        from dragoman.training.adapter import Recipe
-        from dragoman.training.clock import Clock
+        from dragoman.training.lora import LoraConfig
+        from dragoman.training.time_budget import Clock
     if not out:
         raise typer.BadParameter("give a folder for the adapted model.", param_hint="--out")
     folder = Path(out)
@@ -93,7 +93,7 @@ def command(
         from_,
         to,
         _general(general),
-        Recipe(minutes=minutes),
+        LoraConfig(minutes=minutes),
         say=_say,
         clock=clock,
     )

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dragoman.cli import ReaderGoneError
 from dragoman.cli.quick import quick_translation
 from dragoman.errors import DragomanError
-from dragoman.storage.ahead import read_weights_ahead
+from dragoman.storage.prefetch import prefetch_weights
 
 
 def run() -> None:
@@ -62,7 +62,7 @@ def _drop_output() -> None:
 def _run() -> None:
     request = quick_translation(sys.argv[1:])
     if request is not None:
-        read_weights_ahead(request.get("model", ""))
+        prefetch_weights(request.get("model", ""))
         from dragoman.cli.translating import translate
 
         translate(**request)

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from dragoman.cli import COMMANDS, STYLE, ReaderGoneError
 from dragoman.config.plugins import import_lab, import_named, import_until
-from dragoman.config.settings import near_miss
+from dragoman.config.settings import did_you_mean
 from dragoman.storage.version import __version__
 
 
@@ -25,7 +25,7 @@ class _Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if not import_until(lambda: cmd_name in COMMANDS):
-            ctx.fail(f"there is no command {cmd_name!r}{near_miss(cmd_name, COMMANDS)}.")
+            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, COMMANDS)}.")
         module = importlib.import_module(COMMANDS[cmd_name])
         app = getattr(module, "app", None)  # of a command that has commands of its own
         if app is None:

@@ -112,7 +112,7 @@ def to_ctranslate2(model: In, out: Out) -> None:
 
 @app.command("to-huggingface")
 def to_huggingface(model: In, out: Out) -> None:
-    """Write a folder for `transformers`: MarianMT, or Pegasus for a model with model.norm=pre.
+    """Write a folder for `transformers`: MarianMT, or Pegasus for a pre-norm model.
 
     Example: `dragoman convert to-huggingface runs/demo runs/demo.hf`
     """

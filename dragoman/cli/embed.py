@@ -51,7 +51,7 @@ def command(
     windows = iter(lambda: list(islice(lines, WINDOW_LINES)), [])
     if output.endswith(".npy"):
         array = io.BytesIO()
-        nothing = np.zeros((0, translator.config.model.width), dtype=np.float32)
+        nothing = np.zeros((0, translator.config.model.d_model), dtype=np.float32)
         np.save(
             array,
             np.concatenate([nothing, *(translator.embed(window, request) for window in windows)]),

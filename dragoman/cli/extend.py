@@ -18,7 +18,7 @@ from dragoman.text.parallel import language_of, read_lines, read_pairs
 
 # A new language needs a higher rate than words of a field; replay keeps the old directions.
 TRAINING = {
-    "training.optimiser": "muon", "training.learning_rate": 2e-3, "training.schedule": "linear",
+    "training.optimizer": "muon", "training.learning_rate": 2e-3, "training.schedule": "linear",
     "training.warmup_steps": 100, "training.max_steps": 3000, "training.batch_tokens": 8000,
     "training.validate_every": 1000,
 }  # fmt: skip

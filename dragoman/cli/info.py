@@ -12,9 +12,9 @@ from rich.table import Table
 
 from dragoman.bundle.folder import CARD, Bundle, bundled_models, parameters_by_part, read_bundle
 from dragoman.cli.options import Json
-from dragoman.config import Config, describe_settings, make_config, model_summary
+from dragoman.config import describe_settings, make_config, model_summary
 from dragoman.config.presets import PRESETS
-from dragoman.config.settings import aliases_of, leaves, to_tree
+from dragoman.config.settings import leaves, to_tree
 from dragoman.convert.hub import model_folder
 from dragoman.errors import BundleError, ConfigError, escaped
 from dragoman.storage.version import __version__
@@ -76,7 +76,7 @@ def _lines(name: str, value: Any) -> Iterator[str]:
 def _show_settings(word: str, preset: str | None, as_json: bool) -> None:
     chosen = [preset] if preset is not None else list(PRESETS)
     values = {name: _values(name) for name in chosen}
-    wanted = aliases_of(Config).get(word, word).partition("=")[0].lower()
+    wanted = word.lower()
     rows = [row for row in describe_settings() if wanted in f"{row[0]} {row[2]}".lower()]
     if not rows:
         raise ConfigError(f"no setting has {word!r} in its name or its description.")

@@ -63,7 +63,9 @@ def decoding_settings(
 ) -> DecodingConfig:
     """The model's own settings of search, with those of the command line; a trained model's others
     are fixed."""
-    settings = parse_set(assignments or []) | ({"decoding.beam": beam} if beam is not None else {})
+    settings = parse_set(assignments or []) | (
+        {"decoding.beam_size": beam} if beam is not None else {}
+    )
     for name in settings:
         if not name.startswith("decoding."):
             raise ConfigError(

@@ -14,7 +14,7 @@ from dragoman.documents.driving import driven, settled
 from dragoman.documents.formats import BY_NAME, format_of, translated_name
 from dragoman.errors import ConfigError, escaped
 from dragoman.storage.files import storage_errors, write_atomically
-from dragoman.storage.untrusted import read_regular
+from dragoman.storage.safe_read import read_regular
 
 LARGEST_FILE = 2**28  # bytes
 

@@ -1,4 +1,4 @@
-"""What can be set: checked against each other, documented, read and written."""
+"""Settings: defined, documented, checked against each other, read and written."""
 
 from dragoman.config.schema import (
     MOST_HYPOTHESES,
@@ -10,10 +10,10 @@ from dragoman.config.schema import (
     TextConfig,
     TrainingConfig,
     beyond_plain,
+    by_current_name,
     describe_settings,
     explicit_settings,
     flatten,
-    from_saved,
     from_tree,
     make_config,
     model_summary,
@@ -24,7 +24,7 @@ from dragoman.config.schema import (
 
 __all__ = [
     "MOST_HYPOTHESES", "Config", "Corpus", "DataConfig", "DecodingConfig", "ModelConfig",
-    "TextConfig", "TrainingConfig", "beyond_plain", "describe_settings", "explicit_settings",
-    "flatten", "from_saved", "from_tree", "make_config", "model_summary", "parse_set", "replace",
-    "write_toml",
+    "TextConfig", "TrainingConfig", "beyond_plain", "by_current_name", "describe_settings",
+    "explicit_settings", "flatten", "from_tree", "make_config", "model_summary", "parse_set",
+    "replace", "write_toml",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
-"""Which settings do not go together.
+"""Check which settings conflict.
 
-They are refused, with the reason, before anything is computed.
+Conflicts are refused, with the reason, before anything is computed.
 
-Settings come by dotted name: `given["model.width"]`.
+Settings are given by dotted name: `given["model.d_model"]`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,23 +12,23 @@ from dragoman.config.variants import ARCHITECTURES, OBJECTIVES, POSITIONS, TABLE
 
 SIZES = (
     "architecture",
-    "width",
-    "heads",
-    "feed_forward_width",
-    "encoder_layers",
-    "decoder_layers",
+    "d_model",
+    "num_heads",
+    "d_ff",
+    "num_encoder_layers",
+    "num_decoder_layers",
 )
-# presets set these for every architecture, and older runs have kept them so
-_OF_PRESETS = ("norm", "dropout")
+# Presets set these for every architecture, so saved runs have them.
+_OF_PRESETS = ("norm_position", "dropout")
 
 
-def misfits(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
-    """Why settings do not go together, if they do not."""
+def incompatible_settings(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the reasons why settings conflict."""
     yield from _not_of_this_architecture(settings, default)
     yield from _sizes(settings)
     yield from _variants(settings)
     yield from _text(settings)
-    yield from _optimiser(settings, default)
+    yield from _optimizer(settings, default)
     yield from OBJECTIVES[settings["training.objective"]].needs(settings)
 
 
@@ -53,16 +53,16 @@ def _within(name: str, names: Iterable[str]) -> bool:
 
 
 def _sizes(settings: Mapping[str, Any]) -> Iterator[str]:
-    width, heads = settings["model.width"], settings["model.heads"]
+    width, heads = settings["model.d_model"], settings["model.num_heads"]
     if ARCHITECTURES[settings["model.architecture"]].has_heads and width % heads:
         yield (
-            f"model.width={width} is not a multiple of model.heads={heads}: each head gets "
+            f"model.d_model={width} is not a multiple of model.num_heads={heads}: each head gets "
             "width/heads features."
         )
 
 
 def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
-    """What the variants of the parts that this architecture reads say of the other settings."""
+    """Yield conflicts with the chosen variants of the parts that this architecture reads."""
     for name, table in TABLES.items():
         if _within(name, ARCHITECTURES[settings["model.architecture"]].reads):
             yield from table[settings[name]].needs(settings)
@@ -73,26 +73,28 @@ def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text(settings: Mapping[str, Any]) -> Iterator[str]:
-    if settings["model.tied"] == "all" and not settings["text.shared"]:
+    if settings["model.share_embeddings"] == "all" and not settings["text.shared"]:
         yield (
-            "model.tied=all needs one vocabulary for both languages: set text.shared=true or "
-            "model.tied=target."
+            "model.share_embeddings=all needs one vocabulary for both languages: set "
+            "text.shared=true or "
+            "model.share_embeddings=target."
         )
-    if settings["text.dropout"] and settings["text.vocabulary"] != "bpe":
+    if settings["text.bpe_dropout"] and settings["text.tokenizer"] != "bpe":
         yield (
-            f"text.dropout={settings['text.dropout']} skips merges of byte-pair encoding, and "
-            f"text.vocabulary={settings['text.vocabulary']} has none: set text.dropout=0."
+            f"text.bpe_dropout={settings['text.bpe_dropout']} skips merges of byte-pair encoding, "
+            "and "
+            f"text.tokenizer={settings['text.tokenizer']} has none: set text.bpe_dropout=0."
         )
 
 
-def _optimiser(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
-    if settings["training.optimiser"] == "muon" and settings["training.sharded"]:
+def _optimizer(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+    if settings["training.optimizer"] == "muon" and settings["training.sharded"]:
         yield (
-            "training.optimiser=muon needs whole matrices: set training.sharded=false or "
-            "training.optimiser=adam."
+            "training.optimizer=muon needs whole matrices: set training.sharded=false or "
+            "training.optimizer=adam."
         )
     if (
-        settings["training.optimiser"] != "muon"
+        settings["training.optimizer"] != "muon"
         and settings["training.momentum"] != default["training.momentum"]
     ):
-        yield "training.momentum is Muon's: set training.optimiser=muon."
+        yield "training.momentum is Muon's: set training.optimizer=muon."

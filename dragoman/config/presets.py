@@ -1,44 +1,45 @@
-"""Sizes to start from, by name: settings that lie over the defaults.
+"""Named starting points: settings on top of the defaults.
 
-The small ones train with Muon and a rate that falls in a line to zero, which reaches the same loss
-in fewer steps (docs/LOG.md). `base` and `big` are those of "Attention Is All You Need", with Adam.
+The small ones train with Muon and linear decay to zero, which reaches the same loss in fewer steps
+(docs/LOG.md). `base` and `big` are the models of "Attention Is All You Need", with Adam.
 """
 
 from typing import Any
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {
-        "text.size": 4000,
-        "model.width": 128, "model.heads": 4, "model.feed_forward_width": 512,
-        "model.encoder_layers": 2, "model.decoder_layers": 2, "model.norm": "pre",
+        "text.vocab_size": 4000,
+        "model.d_model": 128, "model.num_heads": 4, "model.d_ff": 512,
+        "model.num_encoder_layers": 2, "model.num_decoder_layers": 2, "model.norm_position": "pre",
         "training.batch_tokens": 1000, "training.max_steps": 3000,
-        "training.optimiser": "muon", "training.schedule": "linear",
+        "training.optimizer": "muon", "training.schedule": "linear",
         "training.learning_rate": 4e-3, "training.warmup_steps": 100,
         "training.validate_every": 500, "training.checkpoint_every": 250,
     },
     "small": {
-        "text.size": 8000,
-        "model.width": 256, "model.heads": 4, "model.feed_forward_width": 1024,
-        "model.encoder_layers": 4, "model.decoder_layers": 4, "model.norm": "pre",
+        "text.vocab_size": 8000,
+        "model.d_model": 256, "model.num_heads": 4, "model.d_ff": 1024,
+        "model.num_encoder_layers": 4, "model.num_decoder_layers": 4, "model.norm_position": "pre",
         "training.batch_tokens": 4000, "training.max_steps": 20_000,
-        "training.optimiser": "muon", "training.schedule": "linear",
+        "training.optimizer": "muon", "training.schedule": "linear",
         "training.learning_rate": 4e-3, "training.warmup_steps": 1000,
     },
     "base": {
-        "text.size": 37_000,
+        "text.vocab_size": 37_000,
         "training.schedule": "noam", "training.learning_rate": 1.0, "training.clip_norm": 0.0,
     },
     "big": {
-        "text.size": 37_000,
-        "model.width": 1024, "model.heads": 16, "model.feed_forward_width": 4096,
+        "text.vocab_size": 37_000,
+        "model.d_model": 1024, "model.num_heads": 16, "model.d_ff": 4096,
         "model.dropout": 0.3,
         "training.schedule": "noam", "training.learning_rate": 1.0, "training.clip_norm": 0.0,
-        "training.max_steps": 300_000, "training.average": 20,
+        "training.max_steps": 300_000, "training.average_checkpoints": 20,
     },
 }  # fmt: skip
-# a deep encoder and a shallow decoder: less work for each target piece (Kasai et al. 2021)
+# A deep encoder and a shallow decoder: less work per target piece (Kasai et al. 2021).
 PRESETS |= {
-    f"{name}-fast": PRESETS[name] | {"model.encoder_layers": encoder, "model.decoder_layers": 1}
+    f"{name}-fast": PRESETS[name]
+    | {"model.num_encoder_layers": encoder, "model.num_decoder_layers": 1}
     for name, encoder in {"tiny": 4, "small": 8, "base": 12}.items()
 }
 DEFAULT_PRESET = "small"
@@ -47,4 +48,4 @@ FINE_TUNING: dict[str, Any] = {
     "training.learning_rate": 2e-4,
     "training.warmup_steps": 200,
 }
-"""What suits a model that is trained already: rates of the presets would undo what it knows."""
+"""Settings for fine-tuning: the rates of the presets would destroy what the model knows."""

@@ -1,13 +1,13 @@
 """All settings, as frozen dataclasses.
 
-`[section]` and `key` of a TOML file are `section.key=value` on the command line.
+`[section]` and `key` of a TOML file become `section.key=value` on the command line.
 
-Values come from four places, the later ones winning: the defaults here, a preset, a TOML file,
-`--set`. Each field carries its own documentation and its own rule, and is checked when it is set.
-The defaults of the model are those of "Attention Is All You Need" (Vaswani et al., 2017).
+Values come from four sources, the later ones winning: the defaults here, a preset, a TOML file,
+`--set`. Each field carries its documentation and rules, and is checked when it is set. The model's
+defaults are those of "Attention Is All You Need" (Vaswani et al., 2017).
 
-The names of variants (`choices`) are spelled out here because this module must not import the code
-that they name; a test holds them against the tables beside that code.
+The names of variants (`choices`) are listed here because this module must not import the code that
+they name; a test compares them with the tables next to that code.
 """
 
 import tomllib
@@ -17,22 +17,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from dragoman.config.combinations import SIZES, misfits
+from dragoman.config.combinations import SIZES, incompatible_settings
+from dragoman.config.old_names import with_current_names
 from dragoman.config.plugins import import_lab
 from dragoman.config.presets import DEFAULT_PRESET, PRESETS
 from dragoman.config.settings import (
     build,
     describe,
+    did_you_mean,
     leaves,
     merge,
-    near_miss,
     nesting_errors,
     put_all,
     read_toml,
     setting,
     to_tree,
     toml_lines,
-    with_new_names,
 )
 from dragoman.config.variants import (
     ARCHITECTURES,
@@ -49,16 +49,15 @@ from dragoman.config.variants import (
 from dragoman.errors import ConfigError
 
 MOST_HYPOTHESES = 1000
-"""The largest beam, and the most translations of a sentence that can be asked for."""
+"""The largest beam, and the most translations that a request may ask for."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Two files of the same number of lines, or one `.tsv` file with both sides.
+    """A parallel corpus: two files with the same number of lines, or one `.tsv` file (empty
+    `target`).
 
-    The `target` of a `.tsv` file is empty.
-
-    A name with a * stands for many files: `train.*.de.gz`.
+    A name with a * matches many files: `train.*.de.gz`.
     """
 
     source: str = setting(
@@ -76,38 +75,28 @@ class Corpus:
 
 @dataclass(frozen=True)
 class TextConfig:
-    vocabulary: str = setting(
+    tokenizer: str = setting(
         "bpe",
-        "how text is cut into pieces (marian: as a converted model does)",
+        "how text is split into pieces (marian: like the converted model)",
         choices=("bpe", "word", "character", "marian"),
-        aliases=("tokenizer", "subword"),
-        choice_aliases={
-            "sentencepiece": "bpe",
-            "spm": "bpe",
-            "subword": "bpe",
-            "words": "word",
-            "char": "character",
-            "chars": "character",
-        },
     )
-    size: int = setting(
+    vocab_size: int = setting(
         8000,
         "pieces to learn; fewer if the corpus gives fewer",
         at_least=1,
         at_most=1_000_000,
-        aliases=("vocab_size", "vocabulary_size"),
     )
     shared: bool = setting(True, "one vocabulary for both languages")
-    dropout: float = setting(
+    bpe_dropout: float = setting(
         0.0, "BPE-dropout: chance that a merge is skipped in training", at_least=0.0, below=1.0
     )
-    coverage: float = setting(
+    character_coverage: float = setting(
         0.9999,
         "share of characters that get a piece; others are spelled in bytes",
         at_least=0.5,
         at_most=1.0,
     )
-    normalisation: str = setting(
+    normalization: str = setting(
         "nmt_nfkc",
         "SentencePiece's rule for the characters of a text",
         choices=("nmt_nfkc", "nfkc", "identity"),
@@ -118,7 +107,7 @@ class TextConfig:
 class DataConfig:
     corpora: tuple[Corpus, ...] = setting((), "parallel text to train on")
     valid: tuple[Corpus, ...] = setting(
-        (), "parallel text to validate on; held out from `corpora` if there is none"
+        (), "parallel text to validate on; held out from `corpora` if empty"
     )
     test: tuple[Corpus, ...] = setting((), "parallel text to score the finished model on")
     exclude: tuple[Corpus, ...] = setting(
@@ -139,22 +128,21 @@ class DataConfig:
 @dataclass(frozen=True)
 class AttentionConfig:
     similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
-    span: str = setting("soft", "which keys a query sees", choices=SPANS)
-    window: int = setting(8, "keys that local attention sees on either side", at_least=0)
+    pattern: str = setting("soft", "which keys a query may attend to", choices=SPANS)
+    window: int = setting(8, "keys on either side that local attention sees", at_least=0)
     heads_layout: str = setting(
         "paper",
-        "what each head gets",
+        "how heads split the input",
         choices=HEADS_LAYOUTS,
-        renamed={"shared": "multi-query"},
     )
     groups: int = setting(
         2, "sets of keys and values, with heads_layout=grouped", at_least=1, at_most=1000
     )
     projections: bool = setting(
-        True, "queries, keys and values by matrices; false: they are the input itself"
+        True, "project queries, keys and values; false: use the input itself"
     )
-    memory: str = setting(
-        "last", "the encoder layer that a decoder layer looks at", choices=MEMORIES
+    cross_attention_layer: str = setting(
+        "last", "the encoder layer that a decoder layer attends to", choices=MEMORIES
     )
 
 
@@ -178,35 +166,31 @@ class ModelConfig:
         "the kind of model",
         choices=ARCHITECTURES,
     )
-    width: int = setting(
+    d_model: int = setting(
         512,
-        "features of a position (D, d_model)",
+        "model dimension (D)",
         at_least=1,
         at_most=65_536,
-        aliases=("d_model", "hidden_size", "embed_dim", "dim", "n_embd"),
     )
-    heads: int = setting(
+    num_heads: int = setting(
         8,
         "attention heads (H)",
         at_least=1,
         at_most=1024,
-        aliases=("num_heads", "n_heads", "nhead", "n_head", "attention_heads"),
     )
-    feed_forward_width: int = setting(
+    d_ff: int = setting(
         2048,
-        "inner features of the feed-forward network",
+        "inner dimension of the feed-forward network",
         at_least=1,
         at_most=262_144,
-        aliases=("d_ff", "ffn_dim", "dim_feedforward", "intermediate_size", "ffn_embed_dim"),
     )
-    encoder_layers: int = setting(
+    num_encoder_layers: int = setting(
         6,
         "layers of the encoder",
         at_least=1,
         at_most=1000,
-        aliases=("layers", "num_layers", "n_layers", "enc_depth"),
     )
-    decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
+    num_decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
     cell: str = setting("lstm", "recurrent cell of rnn and rnn-attention", choices=("lstm", "gru"))
     kernel_width: int = setting(
         3, "positions that a convolution of convs2s sees", at_least=1, at_most=1000
@@ -215,20 +199,16 @@ class ModelConfig:
         "relu",
         "nonlinearity of the feed-forward network",
         choices=("relu", "gelu", "swish", "geglu", "swiglu"),
-        aliases=("activation_function", "act"),
-        choice_aliases={"silu": "swish"},
     )
-    norm: str = setting(
+    norm_position: str = setting(
         "post",
-        "normalise after the residual sum or before the sublayer",
+        "normalize after the residual sum (post) or before the sublayer (pre)",
         choices=("post", "pre"),
-        aliases=("prenorm", "pre_norm", "normalize_before", "norm_first"),
     )
-    norm_kind: str = setting(
+    norm_type: str = setting(
         "layer",
-        "what is normalised over: a position's features (layer, rms), or the batch",
+        "normalization over a position's features (layer, rms) or over the batch",
         choices=("layer", "rms", "batch", "none"),
-        choice_aliases={"rmsnorm": "rms"},
     )
     residual: bool = setting(True, "a sublayer's output is added to its input")
     feed_forward: bool = setting(True, "a feed-forward network in every layer")
@@ -241,9 +221,9 @@ class ModelConfig:
     decoder_attention: bool = setting(
         True, "decoder positions see earlier ones; false: only themselves"
     )
-    decoder_sublayer: str = setting(
+    decoder_self_attention: str = setting(
         "attention",
-        "how a decoder layer looks at the words so far",
+        "how a decoder layer attends to earlier target words",
         choices=DECODER_SUBLAYERS,
     )
     dropout: float = setting(
@@ -253,16 +233,10 @@ class ModelConfig:
     activation_dropout: float = setting(
         0.0, "inside the feed-forward network", at_least=0.0, below=1.0
     )
-    tied: str = setting(
+    share_embeddings: str = setting(
         "auto",
         "embeddings that share weights: source, target and output; target and output; none",
         choices=("auto", "all", "target", "none"),
-        aliases=(
-            "tie_embeddings",
-            "share_embeddings",
-            "tie_word_embeddings",
-            "share_all_embeddings",
-        ),
     )
     output_bias: bool = setting(False, "a learned bias for each target piece")
     attention: AttentionConfig = field(default_factory=AttentionConfig)
@@ -272,7 +246,7 @@ class ModelConfig:
 PLAIN = {
     "architecture": ("transformer",),
     "activation": ("relu", "gelu", "swish"),
-    "norm_kind": ("layer",),
+    "norm_type": ("layer",),
     "residual": (True,),
     "feed_forward": (True,),
     "experts": (1,),
@@ -280,14 +254,15 @@ PLAIN = {
     "attention.projections": (True,),
     "positions.every_layer": (False,),
 }
-"""The Transformer that our own kernels, ONNX graphs and other systems know, apart from what
-`variants` says."""
+"""The settings of the plain Transformer, which our kernels, ONNX graphs and other systems support.
+`variants` adds its own.
+"""
 
 
 def beyond_plain(model: ModelConfig, in_graphs: bool = False) -> list[str]:
-    """The settings by which a model is another one than that.
+    """List the settings that differ from the plain Transformer.
 
-    `in_graphs`: those that our ONNX graphs know are left out.
+    With `in_graphs`, skip those that our ONNX graphs support.
 
     >>> beyond_plain(ModelConfig(residual=False))
     ['model.residual=false']
@@ -303,21 +278,21 @@ def beyond_plain(model: ModelConfig, in_graphs: bool = False) -> list[str]:
 
 
 def model_summary(model: ModelConfig) -> str:
-    """A model in one line: its sizes, and every setting that is not the default.
+    """Describe a model in one line: its sizes, and every setting that is not the default.
 
     >>> model_summary(ModelConfig(positions=PositionsConfig(kind="rotary")))
-    'transformer, 6+6 layers, width 512, 8 heads, norm post, positions.kind=rotary'
+    'transformer, 6+6 layers, d_model 512, 8 heads, post-norm, positions.kind=rotary'
     """
     default = dict(leaves(to_tree(ModelConfig())))
-    named = (*SIZES, "norm")
+    named = (*SIZES, "norm_position")
     unusual = [
         f"{name}={str(value).lower()}"
         for name, value in leaves(to_tree(model))
         if value != default[name] and name not in named
     ]
     sizes = (
-        f"{model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, "
-        f"width {model.width}, {model.heads} heads, norm {model.norm}"
+        f"{model.architecture}, {model.num_encoder_layers}+{model.num_decoder_layers} layers, "
+        f"d_model {model.d_model}, {model.num_heads} heads, {model.norm_position}-norm"
     )
     return ", ".join([sizes, *unusual])
 
@@ -328,53 +303,47 @@ class TrainingConfig:
     init: str = setting("", "folder of a trained model whose weights and pieces to start from")
     max_steps: int = setting(
         100_000,
-        "optimiser steps",
+        "optimizer steps",
         at_least=1,
-        aliases=("max_updates", "train_steps", "max_iters", "num_steps"),
     )
     max_epochs: float = setting(
         0.0,
         "passes over the corpus; 0: as many as max_steps needs",
         at_least=0.0,
-        aliases=("epochs", "num_train_epochs", "max_epoch"),
     )
     batch_tokens: int = setting(
         25_000,
-        "target tokens in an optimiser step, over all ranks",
+        "target tokens in an optimizer step, over all ranks",
         at_least=1,
-        aliases=("batch_size", "max_tokens", "batch"),
     )
     micro_batch_tokens: int = setting(
         0,
         "source and target positions computed at once, padding included; 0: from free memory",
         at_least=0,
-        aliases=("gradient_accumulation_steps", "update_freq", "accumulation"),
     )
     label_smoothing: float = setting(
         0.1,
         "probability spread over the vocabulary",
         at_least=0.0,
         below=1.0,
-        aliases=("smoothing",),
     )
-    consistency: float = setting(
+    r_drop_alpha: float = setting(
         0.0,
-        "R-Drop: weight of the disagreement of two passes with different dropout (2.5 is usual)",
+        "R-Drop: weight of the divergence between two passes with different dropout (usually 2.5)",
         at_least=0.0,
-        aliases=("rdrop", "r_drop"),
     )
     objective: str = setting(
         "likelihood",
         "what training minimizes",
         choices=OBJECTIVES,
     )
-    risk_samples: int = setting(
-        8, "risk: translations drawn for each sentence", at_least=2, at_most=1000
+    mrt_samples: int = setting(
+        8, "mrt: translations sampled for each sentence", at_least=2, at_most=1000
     )
-    risk_sharpness: float = setting(
-        0.05, "risk: exponent of their probabilities (alpha)", at_least=1e-6
+    mrt_sharpness: float = setting(
+        0.05, "mrt: exponent of their probabilities (alpha)", at_least=1e-6
     )
-    risk_likelihood: float = setting(0.1, "risk: weight of likelihood beside it", at_least=0.0)
+    mrt_likelihood: float = setting(0.1, "mrt: weight of the likelihood added to it", at_least=0.0)
     schedule: str = setting(
         "inverse-sqrt",
         "schedule of the learning rate (linear, cosine, wsd: to zero at max_steps)",
@@ -384,17 +353,12 @@ class TrainingConfig:
         5e-4,
         "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5",
         at_least=0.0,
-        aliases=("lr", "peak_lr", "max_lr"),
     )
-    warmup_steps: int = setting(
-        4000, "steps until the peak", at_least=0, aliases=("warmup", "warmup_updates")
-    )
-    optimiser: str = setting(
+    warmup_steps: int = setting(4000, "steps until the peak rate", at_least=0)
+    optimizer: str = setting(
         "adam",
         "adam, or muon: orthogonal steps for the matrices inside the model, Adam for the rest",
         choices=("adam", "muon"),
-        aliases=("optimizer", "optim"),
-        choice_aliases={"adamw": "adam"},
     )
     momentum: float = setting(0.95, "Muon: decay of the summed gradient", at_least=0.0, below=1.0)
     beta1: float = setting(0.9, "Adam: decay of the mean", at_least=0.0, below=1.0)
@@ -407,20 +371,18 @@ class TrainingConfig:
         1.0,
         "largest norm of the gradient; 0: not clipped",
         at_least=0.0,
-        aliases=("grad_clip", "max_grad_norm", "clip", "gradient_clipping"),
     )
     precision: str = setting(
         "auto",
         "auto: bf16 on a GPU that supports it",
         choices=("auto", "float32", "bf16"),
-        aliases=("fp16", "bf16", "amp", "mixed_precision", "dtype"),
     )
     sharded: bool = setting(
-        False, "under torchrun: spread weights and optimiser state over the ranks"
+        False, "under torchrun: spread weights and optimizer state over the ranks"
     )
     validate_every: int = setting(1000, "steps between validations; 0: only at the end", at_least=0)
-    validation_beam: int = setting(
-        1, "beam of the validation's translations", at_least=1, at_most=MOST_HYPOTHESES
+    validation_beam_size: int = setting(
+        1, "beam size for validation", at_least=1, at_most=MOST_HYPOTHESES
     )
     patience: int = setting(
         10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0
@@ -428,30 +390,30 @@ class TrainingConfig:
     checkpoint_every: int = setting(
         1000, "steps between checkpoints; each validation writes one too", at_least=1
     )
-    average: int = setting(5, "last checkpoints to average at the end; 1: no averaging", at_least=1)
+    average_checkpoints: int = setting(
+        5, "number of last checkpoints to average at the end; 1: no averaging", at_least=1
+    )
     log_every: int = setting(50, "steps between lines of the log", at_least=1)
 
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    beam: int = setting(
+    beam_size: int = setting(
         4,
-        "hypotheses kept per sentence; 1: greedy",
+        "hypotheses per sentence; 1: greedy",
         at_least=1,
         at_most=MOST_HYPOTHESES,
-        aliases=("beam_size", "num_beams"),
     )
     length_penalty: str = setting(
         "gnmt",
         "divide scores by ((5+n)/6)^alpha, by n^alpha, or not at all",
         choices=("gnmt", "power", "none"),
     )
-    alpha: float = setting(
+    length_penalty_alpha: float = setting(
         0.6,
         "strength of the length penalty",
         at_least=0.0,
         at_most=10.0,
-        aliases=("lenpen", "length_penalty_alpha"),
     )
     coverage_penalty: float = setting(
         0.0, "beta of the coverage penalty (needs attention)", at_least=0.0
@@ -461,25 +423,24 @@ class DecodingConfig:
     )
     max_length_extra: int = setting(20, "... plus this many", at_least=0, at_most=10_000)
     min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
-    no_repeat_ngram: int = setting(
+    no_repeat_ngram_size: int = setting(
         0,
         "no n-gram of this many pieces occurs twice; 0: no limit",
         at_least=0,
-        aliases=("no_repeat_ngram_size",),
     )
     patience: float = setting(
         1.0,
-        "a sentence is done when patience*beam hypotheses have ended",
+        "a sentence is done when patience*beam_size hypotheses are complete",
         at_least=0.1,
         at_most=1000.0,
     )
-    shrinking_beam: bool = setting(
-        False, "a hypothesis that ends takes its place in the beam with it, as in Marian"
+    shrink_beam_on_eos: bool = setting(
+        False, "a finished hypothesis shrinks the beam by one, as in Marian"
     )
     max_source_length: int = setting(
         512, "pieces: a longer text is split at sentence ends", at_least=2, at_most=100_000
     )
-    by_sentence: bool = setting(False, "translate each sentence of a text separately")
+    split_sentences: bool = setting(False, "translate each sentence of a text separately")
     keep_capitals: bool = setting(
         False,
         "translate sentences in capitals as ordinary ones, and put the result in capitals; begin "
@@ -516,7 +477,7 @@ class DecodingConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """The full set of settings of a run."""
+    """All settings of a run."""
 
     text: TextConfig = field(default_factory=TextConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -525,8 +486,8 @@ class Config:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
     def __post_init__(self) -> None:
-        """Settings that do not go together are refused here, before anything is computed."""
-        for reason in misfits(flatten(self), _defaults()):
+        """Raise a ConfigError for settings that conflict, before anything is computed."""
+        for reason in incompatible_settings(flatten(self), _defaults()):
             raise ConfigError(reason)
 
 
@@ -535,43 +496,50 @@ def make_config(
     file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Defaults, then a preset, then a TOML file, then settings by dotted name or in tables.
+    """Combine defaults, a preset, a TOML file, and settings by dotted name or in tables.
 
     The file may name its own `preset`.
 
     >>> make_config("tiny", settings={"model.dropout": 0.3}).model.dropout
     0.3
     """
-    from_file: dict[str, Any] = read_toml(file) if file is not None else {}
+    from_file = with_current_names(read_toml(file)) if file is not None else {}
     own_preset = from_file.pop("preset", DEFAULT_PRESET if file is None else None)
     name = preset or own_preset
     tree: dict[str, Any] = {}
     if name is not None:
         if not isinstance(name, str) or name not in PRESETS:
             raise ConfigError(
-                f"preset {name!r} is unknown{near_miss(name, PRESETS)}; it can be "
+                f"preset {name!r} is unknown{did_you_mean(name, PRESETS)}; it can be "
                 f"{', '.join(PRESETS)}."
             )
         put_all(tree, PRESETS[name])
     merge(tree, from_file)
     with nesting_errors("settings"):
-        put_all(tree, settings or {})
+        put_all(tree, by_current_name(settings or {}))
     return from_tree(tree)
 
 
+def by_current_name(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings, by dotted name or in tables, by their dotted current names."""
+    tree: dict[str, Any] = {}
+    put_all(tree, settings)
+    return dict(leaves(with_current_names(tree)))
+
+
 def explicit_settings(file: str | Path | None) -> dict[str, Any]:
-    """The dotted settings that a TOML file names."""
-    tree = read_toml(file) if file is not None else {}
+    """Return the settings that a TOML file sets, by dotted name."""
+    tree = with_current_names(read_toml(file)) if file is not None else {}
     tree.pop("preset", None)
     with nesting_errors(str(file)):
         return dict(leaves(tree))
 
 
 def parse_set(assignments: list[str]) -> dict[str, Any]:
-    """`["a.b=c", ...]` as given to --set, values read as TOML and, failing that, as plain strings.
+    """Parse the arguments of --set: values are TOML or, failing that, plain strings.
 
-    >>> parse_set(["model.norm=pre", "model.dropout=0.3"])
-    {'model.norm': 'pre', 'model.dropout': 0.3}
+    >>> parse_set(["model.norm_position=pre", "model.dropout=0.3"])
+    {'model.norm_position': 'pre', 'model.dropout': 0.3}
     """
     settings = {}
     for assignment in assignments:
@@ -588,23 +556,18 @@ def parse_set(assignments: list[str]) -> dict[str, Any]:
 
 
 def from_tree(tree: Mapping[str, Any]) -> Config:
-    """Nested dictionaries, as TOML gives them, to a checked configuration."""
+    """Build a checked configuration from nested tables, which may use old names."""
     with nesting_errors("settings"):  # an error quotes the value that it refuses
-        return cast(Config, build(Config, tree))
-
-
-def from_saved(tree: Mapping[str, Any]) -> Config:
-    """The same for settings that a model or run was saved with, perhaps by an earlier version."""
-    return from_tree(with_new_names(Config, tree))
+        return cast(Config, build(Config, with_current_names(tree)))
 
 
 def write_toml(config: Config) -> str:
-    """The whole configuration as TOML that `make_config` reads back to an equal one."""
+    """Write the whole configuration as TOML that `make_config` reads back to an equal one."""
     return "\n".join(toml_lines(to_tree(config))) + "\n"
 
 
 def flatten(config: Config) -> dict[str, Any]:
-    """`{"model.width": 512, ...}`: one entry per setting, for comparing two configurations.
+    """Return one entry per setting, {"model.d_model": 512, ...}, to compare configurations.
 
     >>> flatten(Config())["model.positions.kind"]
     'sinusoidal'
@@ -613,10 +576,10 @@ def flatten(config: Config) -> dict[str, Any]:
 
 
 def replace(config: Config, settings: Mapping[str, Any]) -> Config:
-    """The same configuration with some dotted settings changed, checked again."""
+    """Return the configuration with some settings changed, checked again."""
     tree = to_tree(config)
     with nesting_errors("settings"):
-        put_all(tree, settings)
+        put_all(tree, by_current_name(settings))
     return from_tree(tree)
 
 

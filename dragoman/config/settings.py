@@ -1,8 +1,7 @@
-"""Settings as documented fields of frozen dataclasses.
+"""Define settings as documented fields of frozen dataclasses.
 
-They are built from nested tables, checked, and written as TOML.
-
-Nothing here knows which settings there are; `config.py` says that.
+This module builds them from nested tables, checks them, and writes them as TOML. It does not know
+which settings exist; `schema.py` defines them.
 """
 
 import dataclasses
@@ -20,29 +19,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dragoman.config.plugins import import_lab, import_until
+from dragoman.config.plugins import import_until
 from dragoman.errors import ConfigError
 
-# A model's settings have a table for each of the corpora it was trained on, which may be hundreds.
+# Cached: the settings of a model may have hundreds of corpora, each with its table.
 _hints = cache(typing.get_type_hints)
 
 
 def setting(default: Any, doc: str, **rules: Any) -> Any:
-    """A field with its documentation and rules.
+    """Declare a field with its documentation and rules.
 
-    Rules are `choices`, `at_least`, `at_most`, `below`, `key` (its name in TOML), and `renamed`
-    (values of earlier versions, each with its name of today).
-
-    `aliases` are names that other systems give it, `choice_aliases` those that they give to its
-    values. Neither is accepted: the error leads from them to ours.
+    Rules are `choices`, `at_least`, `at_most`, `below` and `key` (its name in TOML).
     """
     return field(default=default, metadata={"doc": doc, **rules})
 
 
 def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> Any:
-    """A dataclass from a table, its fields checked.
+    """Build a dataclass from a table and check its fields.
 
-    `root` is the outermost one, where a misplaced name may belong.
+    `root` is the outermost dataclass, where a misplaced name may belong.
     """
     if not isinstance(tree, Mapping):
         raise ConfigError(f"{path.rstrip('.')} is {tree!r}: expected a table of settings.")
@@ -63,23 +58,8 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
     )
 
 
-def with_new_names(kind: type, tree: Any) -> Any:
-    """A table that an earlier version wrote, its values by their names of today."""
-    if not isinstance(tree, Mapping):
-        return tree
-    renewed = dict(tree)
-    hints = _hints(kind)
-    for f in fields(kind):
-        value = renewed.get(_key(f))
-        if is_dataclass(hints[f.name]):
-            renewed[_key(f)] = with_new_names(hints[f.name], value)
-        elif isinstance(value, str):
-            renewed[_key(f)] = f.metadata.get("renamed", {}).get(value, value)
-    return {key: value for key, value in renewed.items() if key in tree}
-
-
 def to_tree(value: Any) -> Any:
-    """The reverse of `from_tree`: nested dictionaries with every setting in them."""
+    """Convert settings to nested dictionaries, the reverse of `from_tree`."""
     if is_dataclass(value):
         return {_key(f): to_tree(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):
@@ -88,7 +68,7 @@ def to_tree(value: Any) -> Any:
 
 
 def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
-    """(dotted name, default, documentation) of every setting, in order."""
+    """Yield (dotted name, default, documentation) of every setting, in order."""
     for f in fields(kind):
         hint = _hints(kind)[f.name]
         if is_dataclass(hint):
@@ -99,7 +79,7 @@ def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
 
 
 def _described(choices: Iterable[str]) -> str:
-    """The choices of a setting, with what each means where that is known."""
+    """List the choices of a setting, with their help texts if they have any."""
     if isinstance(choices, Mapping):
         return ": " + "; ".join(f"{name} ({variant.help})" for name, variant in choices.items())
     names = ", ".join(choices)
@@ -107,7 +87,7 @@ def _described(choices: Iterable[str]) -> str:
 
 
 def read_toml(file: str | Path) -> dict[str, Any]:
-    """A TOML file as nested dictionaries, or a `ConfigError` that says where it is wrong."""
+    """Read a TOML file; raise a `ConfigError` that names the error's location."""
     try:
         with nesting_errors(str(file)):
             return tomllib.loads(Path(file).read_text(encoding="utf-8"))
@@ -119,9 +99,9 @@ def read_toml(file: str | Path) -> dict[str, Any]:
 
 @contextmanager
 def nesting_errors(where: str) -> Iterator[None]:
-    """Around code that follows tables into tables.
+    """Turn infinite recursion into a ConfigError, around code that follows nested tables.
 
-    Nobody nests settings as deep as Python's stack.
+    No real settings are nested as deeply as Python's stack.
     """
     try:
         yield
@@ -130,7 +110,7 @@ def nesting_errors(where: str) -> Iterator[None]:
 
 
 def environment_number(name: str, default: int, at_least: int = 0, at_most: int = 2**62) -> int:
-    """A whole number from an environment variable, the default where it is not set."""
+    """Read a whole number from an environment variable, with a default."""
     text = os.environ.get(name, "").strip() or str(default)
     is_number = text.isascii() and text.isdecimal() and len(text) < 20
     if not (is_number and at_least <= int(text) <= at_most):
@@ -142,7 +122,7 @@ def environment_number(name: str, default: int, at_least: int = 0, at_most: int 
 
 
 def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Lines of one table: plain values first, then tables and lists of tables, as TOML wants it."""
+    """Yield the lines of one table: plain values first, then tables, as TOML requires."""
     nested = {
         k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)
     }
@@ -169,14 +149,14 @@ def put(tree: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def put_all(tree: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Set dotted names, tables of them, or a mix of both: `{"model.norm": ...}` and
-    `{"model": {"norm": ...}}` are the same."""
+    """Set dotted names, tables of them, or a mix of both: `{"model.norm_position": ...}` and
+    `{"model": {"norm_position": ...}}` are the same."""
     for name, value in leaves(settings):
         put(tree, name, value)
 
 
 def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
-    """Lay other tables over these."""
+    """Merge another table into this one; its values win."""
     for key, value in other.items():
         if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
             merge(tree[key], value)
@@ -185,7 +165,7 @@ def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 
 def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of everything in nested tables."""
+    """Yield (dotted name, value) of everything in nested tables."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{path}{key}.")
@@ -193,20 +173,17 @@ def leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
             yield f"{path}{key}", value
 
 
-def near_miss(name: Any, names: Any) -> str:
-    """A hint in words at the name that was perhaps meant, or nothing."""
+def did_you_mean(name: Any, names: Any) -> str:
+    """Suggest the name that was probably meant, or return an empty string."""
     close = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) -> str:
-    """A hint from the same table first, then from anywhere.
+    """Suggest a setting: from the same table first, then from any table.
 
-    `model.warmup` means `training.warmup_steps`.
+    `model.warmup` suggests `training.warmup_steps`.
     """
-    import_lab()  # for its aliases
-    if key in (aliases := aliases_of(root)):
-        return f" (did you mean {aliases[key]}?)"
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
     if near:
         return f" (did you mean {path}{near[0]}?)"
@@ -215,40 +192,8 @@ def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) 
     return f" (did you mean {everywhere[near[0]]}?)" if near else ""
 
 
-def aliases_of(kind: type, path: str = "") -> dict[str, str]:
-    """What other systems call a setting or one of its values, and the same in our words."""
-    aliases: dict[str, str] = {}
-    for f in fields(kind):
-        name = f"{path}{_key(f)}"
-        hint = _hints(kind)[f.name]
-        if is_dataclass(hint):
-            aliases |= aliases_of(typing.cast(type, hint), f"{name}.")
-        aliases |= {alias: f"{name}={choice}" for alias, choice in _choice_aliases(f).items()}
-        aliases |= dict.fromkeys(f.metadata.get("aliases", ()), name)
-    return aliases
-
-
-def _choice_aliases(f: "dataclasses.Field[Any]") -> dict[str, str]:
-    choices = f.metadata.get("choices", ())
-    aliases: dict[str, str] = dict(f.metadata.get("choice_aliases", {}))
-    if isinstance(choices, Mapping):
-        for choice, variant in choices.items():
-            aliases |= dict.fromkeys(variant.aliases, choice)
-    return aliases
-
-
-def _near_choice(value: Any, f: "dataclasses.Field[Any]", root: type) -> str:
-    """A hint at the value that was perhaps meant, of this setting or of another one."""
-    here, everywhere = _choice_aliases(f), aliases_of(root)
-    if value in here:
-        return f" (did you mean {here[value]}?)"
-    if value in everywhere:
-        return f" (did you mean {everywhere[value]}?)"
-    return near_miss(value, f.metadata["choices"])
-
-
 def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: type) -> Any:
-    """One value, checked against its type and its rules."""
+    """Check one value against its type and rules."""
     if is_dataclass(hint):
         return build(typing.cast(type, hint), value, f"{path}.", root)
     if isinstance(hint, types.GenericAlias):  # tuple[Corpus, ...]
@@ -264,12 +209,10 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     if type(value) is not hint:
         raise ConfigError(f"{path} is {value!r}: expected {_type_name(hint)}.")
     rules = f.metadata
-    if value in rules.get("renamed", ()):
-        raise ConfigError(f"{path}={value} is called {rules['renamed'][value]} now.")
     choices = rules.get("choices")
     if choices is not None and not import_until(lambda: value in choices):
         raise ConfigError(
-            f"{path} is {value!r}{_near_choice(value, f, root)}; it can be {', '.join(choices)}."
+            f"{path} is {value!r}{did_you_mean(value, choices)}; it can be {', '.join(choices)}."
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{path} is {value}: expected a finite number.")
@@ -283,7 +226,7 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
 
 
 def _type_name(hint: type) -> str:
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[hint]
 
 
 def _key(f: "dataclasses.Field[Any]") -> str:

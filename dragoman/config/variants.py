@@ -1,9 +1,9 @@
-"""The variants of the Transformer's parts: one entry each, without torch.
+"""The variants of the Transformer's parts, one entry each, without importing torch.
 
-Settings take their choices and help texts from these tables, refusals their reasons, and the fast
-code paths ask them what they can run. The code of a variant stands in `dragoman/model`, in a table
-with the same names. To add one, add an entry here and its class there; a module of your own can do
-the same before a config is read (docs/variants.md).
+Settings take their choices and help texts from these tables, error messages their reasons, and the
+fast code paths ask them what they support. The code of a variant is in `dragoman/model`, in a table
+with the same names. To add a variant, add an entry here and a class there; a module of your own can
+do so before a config is read (docs/variants.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +13,11 @@ from typing import Any
 from dragoman.config.plugins import Registry
 
 Given = Mapping[str, Any]
-"""Settings by dotted name: given["model.width"]."""
+"""Settings by dotted name: given["model.d_model"]."""
 
 
 def _nothing(settings: Given) -> Iterator[str]:
-    """Goes with any other setting."""
+    """No conflicts with other settings."""
     return iter(())
 
 
@@ -25,27 +25,27 @@ def _nothing(settings: Given) -> Iterator[str]:
 class Variant:
     """A variant of a part.
 
-    `plain`: part of the paper's Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
-    and Hugging Face know. `in_graphs`: our ONNX graphs know it, though the others do not. `fused`:
-    torch's attention kernel can compute it. `needs`: why the given settings do not go with it.
-    `aliases`: what others call it, for the hint in an error. `module`: imported when a model needs
-    the variant's class and no table has it; a variant without imports in advance.
+    `plain`: part of the original Transformer, which our GPU kernels, our ONNX graphs, CTranslate2
+    and Hugging Face support. `in_graphs`: supported by our ONNX graphs, though not by the others.
+    `fused`: torch's attention kernel can compute it. `needs`: yields reasons why the given settings
+    conflict with it. `module`: imported when a model needs the variant's class and no table has it;
+    a variant without imports in advance.
     """
 
     help: str
     plain: bool = False
     in_graphs: bool = False
     fused: bool = True
-    aliases: tuple[str, ...] = ()
     needs: Callable[[Given], Iterator[str]] = _nothing
     module: str = ""
 
 
 @dataclass(frozen=True)
 class Position(Variant):
-    """`vector`: joined to the words (`model/positions.py`).
+    """A way to represent positions.
 
-    `in_attention`: acts on how far apart query and key are (`model/distances.py`).
+    `vector`: joined to the words (`model/positions.py`). `in_attention`: acts on the distance
+    between query and key (`model/distances.py`).
     """
 
     vector: bool = False
@@ -74,9 +74,9 @@ class Objective(Variant):
 
 
 def even_width(settings: Given) -> Iterator[str]:
-    width = settings["model.width"]
+    width = settings["model.d_model"]
     if width % 2:
-        yield f"model.width={width} is odd: sinusoidal positions come in pairs of sine and cosine."
+        yield f"model.d_model={width} is odd: sinusoidal positions are pairs of sine and cosine."
 
 
 def _reaches(settings: Given) -> Iterator[str]:
@@ -89,21 +89,22 @@ def _reaches(settings: Given) -> Iterator[str]:
 
 
 def _even_features(settings: Given) -> Iterator[str]:
-    width, heads = settings["model.width"], settings["model.heads"]
+    width, heads = settings["model.d_model"], settings["model.num_heads"]
     features = width if settings["model.attention.heads_layout"] == "wide" else width // heads
     if features % 2:
         yield (
             f"rotary positions rotate pairs of features, but a head has {features}: change "
-            "model.width or model.heads."
+            "model.d_model or model.num_heads."
         )
 
 
 def _as_many_layers(settings: Given) -> Iterator[str]:
-    encoder, decoder = settings["model.encoder_layers"], settings["model.decoder_layers"]
+    encoder, decoder = settings["model.num_encoder_layers"], settings["model.num_decoder_layers"]
     if encoder != decoder:
         yield (
-            f"model.attention.memory=same-layer pairs the layers, but there are {encoder} in the "
-            f"encoder and {decoder} in the decoder: set model.encoder_layers={decoder}."
+            "model.attention.cross_attention_layer=same-layer pairs the layers, but there are "
+            f"{encoder} in the "
+            f"encoder and {decoder} in the decoder: set model.num_encoder_layers={decoder}."
         )
 
 
@@ -111,15 +112,15 @@ def _recurrent(settings: Given) -> Iterator[str]:
     if not settings["model.decoder_attention"]:
         yield (
             "model.decoder_attention=false is about attention, which "
-            "model.decoder_sublayer=ssru has not: leave it at true."
+            "model.decoder_self_attention=ssru has not: leave it at true."
         )
 
 
-NEURAL = ("dropout", "output_bias", "tied")
+NEURAL = ("dropout", "output_bias", "share_embeddings")
 BLOCK = (
     "activation",
-    "norm",
-    "norm_kind",
+    "norm_position",
+    "norm_type",
     "attention_dropout",
     "activation_dropout",
     "residual",
@@ -131,7 +132,7 @@ ARCHITECTURES = Registry(
         "transformer": Architecture(
             "encoder and decoder",
             reads=(*NEURAL, *BLOCK, "attention", "positions", "decoder_attention",
-                "decoder_sublayer"),
+                "decoder_self_attention"),
             has_heads=True,
         )
     }
@@ -139,12 +140,12 @@ ARCHITECTURES = Registry(
 OBJECTIVES = Registry({"likelihood": Objective("learn the references")})
 SIMILARITIES: Registry[Variant] = Registry(
     {
-        "scaled-dot": Variant("q·k/√K", plain=True, aliases=("scaled-dot-product", "sdpa")),
+        "scaled-dot": Variant("q·k/√K", plain=True),
     }
 )
 SPANS: Registry[Variant] = Registry(
     {
-        "soft": Variant("all keys", plain=True, aliases=("global", "full")),
+        "soft": Variant("all keys", plain=True),
     }
 )
 HEADS_LAYOUTS: Registry[Variant] = Registry(
@@ -159,12 +160,11 @@ MEMORIES = {
     ),
 }
 DECODER_SUBLAYERS = {
-    "attention": Variant("attention to the words so far", plain=True, aliases=("self-attention",)),
+    "attention": Variant("attention to the words so far", plain=True),
     "ssru": Variant(
         "a recurrence that keeps one vector instead of them all (SSRU): fast on a CPU",
         in_graphs=True,
         needs=_recurrent,
-        aliases=("rnn", "sru"),
     ),
 }
 POSITIONS: Registry[Position] = Registry(
@@ -175,26 +175,22 @@ POSITIONS: Registry[Position] = Registry(
             plain=True,
             vector=True,
             needs=even_width,
-            aliases=("sin", "sine", "sincos", "fixed"),
         ),
         "learned": Position(
             "a learned vector for each position",
             plain=True,
             vector=True,
             needs=_reaches,
-            aliases=("trained", "absolute", "embedding"),
         ),
         "rotary": Position(
             "queries and keys are rotated (RoPE)",
             in_attention=True,
             needs=_even_features,
-            aliases=("rope", "RoPE"),
         ),
         "relative": Position(
             "a learned number for each distance",
             in_attention=True,
             fused=False,
-            aliases=("t5", "bias", "shaw"),
         ),
         "alibi": Position(
             "scores fall with the distance, with a slope per head", in_attention=True, fused=False
@@ -204,11 +200,11 @@ POSITIONS: Registry[Position] = Registry(
 JOINS: Registry[Variant] = Registry({"add": Variant("x + p", plain=True)})
 TABLES: dict[str, Mapping[str, Variant]] = {
     "model.attention.similarity": SIMILARITIES,
-    "model.attention.span": SPANS,
+    "model.attention.pattern": SPANS,
     "model.attention.heads_layout": HEADS_LAYOUTS,
-    "model.attention.memory": MEMORIES,
-    "model.decoder_sublayer": DECODER_SUBLAYERS,
+    "model.attention.cross_attention_layer": MEMORIES,
+    "model.decoder_self_attention": DECODER_SUBLAYERS,
     "model.positions.kind": POSITIONS,
     "model.positions.join": JOINS,
 }
-"""The settings whose choices these are."""
+"""The settings whose choices are variants."""

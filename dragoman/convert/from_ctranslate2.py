@@ -34,7 +34,7 @@ from dragoman.convert.marian import interleaved
 from dragoman.convert.their_folder import TheirFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError
 from dragoman.storage.binary import Cursor
-from dragoman.storage.untrusted import memory_bytes, parsed_json, read_regular
+from dragoman.storage.safe_read import memory_bytes, parse_json, read_regular
 from dragoman.text.codec import ZEROS, Codec, Framing
 from dragoman.text.languages import Languages
 
@@ -270,8 +270,8 @@ def _read_folder(
                 f"{len(embeddings)} embeddings."
             )
     stored.refuse_the_rest()
-    settings["decoding.length_penalty"], settings["decoding.alpha"] = "power", 1.0
-    config = make_config("base", settings={"text.vocabulary": "marian", **settings})
+    settings["decoding.length_penalty"], settings["decoding.length_penalty_alpha"] = "power", 1.0
+    config = make_config("base", settings={"text.tokenizer": "marian", **settings})
     codec = Codec.of_another_system(_spm(theirs, spm), pieces, framing, languages)
     return theirs.converted("CTranslate2", config, codec, weights)
 
@@ -336,7 +336,7 @@ def _vocabulary(theirs: TheirFolder, side: str) -> list[str]:
         raise ConversionError(f"{theirs.path} holds no {names[0]} and no {names[2]}.")
     raw = theirs.read(name)
     try:
-        pieces = parsed_json(raw) if name.endswith("json") else raw.decode().split("\n")
+        pieces = parse_json(raw) if name.endswith("json") else raw.decode().split("\n")
     except ValueError as error:
         raise ConversionError(f"{theirs.path / name} cannot be read ({error}).") from None
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
@@ -366,12 +366,12 @@ def _weights(stored: Variables, zero_start: bool) -> tuple[dict[str, Any], dict[
     width = words["source_embedding.words.weight"].shape[1]
     positions, order = _positions(stored, width)
     settings |= {
-        "model.width": width,
-        "model.heads": _same(stored, "num_heads", 8),
-        "model.norm": "pre" if _same(stored, "pre_norm", 1) else "post",
+        "model.d_model": width,
+        "model.num_heads": _same(stored, "num_heads", 8),
+        "model.norm_position": "pre" if _same(stored, "pre_norm", 1) else "post",
         "model.activation": _activation(stored),
-        "model.encoder_layers": _layers(stored, "encoder"),
-        "model.decoder_layers": _layers(stored, "decoder"),
+        "model.num_encoder_layers": _layers(stored, "encoder"),
+        "model.num_decoder_layers": _layers(stored, "decoder"),
         "model.positions.kind": "learned" if positions else "sinusoidal",
     }
     if positions:
@@ -390,9 +390,9 @@ def _weights(stored: Variables, zero_start: bool) -> tuple[dict[str, Any], dict[
         ("encoder", (("self_attention", "attention"),)),
         ("decoder", (("self_attention", "attention"), ("attention", "cross"))),
     ):
-        if settings["model.norm"] == "pre":
+        if settings["model.norm_position"] == "pre":
             _norm(weights, stored, f"{side}/layer_norm", f"{side}_norm", order)
-        for number in range(int(settings[f"model.{side}_layers"])):
+        for number in range(int(settings[f"model.num_{side}_layers"])):
             theirs, ours = f"{side}/layer_{number}", f"{side}.{number}"
             for their, our in attentions:
                 _attention(weights, stored, f"{theirs}/{their}", f"{ours}.{our}", order)
@@ -405,7 +405,7 @@ def _weights(stored: Variables, zero_start: bool) -> tuple[dict[str, Any], dict[
             norm = f"{ours}.around_feed_forward.norm"
             _norm(weights, stored, f"{theirs}/ffn/layer_norm", norm, order)
     first = weights.get("encoder.0.feed_forward.inner.weight")
-    settings["model.feed_forward_width"] = len(first) if first is not None else 0
+    settings["model.d_ff"] = len(first) if first is not None else 0
     return settings, {name: np.ascontiguousarray(array) for name, array in weights.items()}
 
 
@@ -436,7 +436,7 @@ def _words(stored: Variables, zero_start: bool) -> tuple[dict[str, np.ndarray], 
     if zero_start:  # a piece of its own stands for the zeros
         for name, array in weights.items():
             weights[name] = np.concatenate([array, np.zeros_like(array[:1])])
-    return weights, {"model.tied": tied, "model.output_bias": stored.has(bias)}
+    return weights, {"model.share_embeddings": tied, "model.output_bias": stored.has(bias)}
 
 
 def _scale(stored: Variables, side: str, width: int) -> float:

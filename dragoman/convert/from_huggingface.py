@@ -125,7 +125,7 @@ def _read_folder(theirs: TheirFolder) -> Bundle:
     settings = check_settings(theirs)
     kind = KINDS[settings["model_type"]]
     scaled = bool(settings.get("scale_embedding"))
-    named = kind.settings | {"model.tied": "all" if scaled else "none"}
+    named = kind.settings | {"model.share_embeddings": "all" if scaled else "none"}
     config = _config(settings, named)
     found = _weights(theirs, config)
     count = len(found[EMBEDDINGS])
@@ -135,22 +135,22 @@ def _read_folder(theirs: TheirFolder) -> Bundle:
             f"embeddings."
         )
     codec = kind.codec(theirs, settings, count)
-    order = kind.order(config.model.width)
+    order = kind.order(config.model.d_model)
     weights = layers_from_marian(found, config.model, order)
     words = found[EMBEDDINGS][:, order]
     weights["source_embedding.words.weight"] = words
     if not scaled:  # we always multiply by √D
-        smaller = words / np.float32(config.model.width**0.5)
+        smaller = words / np.float32(config.model.d_model**0.5)
         weights |= {f"{side}_embedding.words.weight": smaller for side in ("source", "target")}
         weights["output.weight"] = words
     if config.model.positions.kind == "learned":
-        table = shifted_sinusoids(config.model.positions.max_length, config.model.width)
+        table = shifted_sinusoids(config.model.positions.max_length, config.model.d_model)
         weights |= {f"{side}_embedding.positions.table": table for side in ("source", "target")}
     if BIAS in found and found[BIAS].any():
         weights["output.bias"] = found[BIAS][0]
         config = _config(settings, named | {"model.output_bias": True})
     if isinstance(codec.source_segmenter, BytePairs):
-        config = replace(config, {"text.vocabulary": "bpe", "text.size": count})
+        config = replace(config, {"text.tokenizer": "bpe", "text.vocab_size": count})
     contiguous = {
         name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()
     }
@@ -164,18 +164,18 @@ def _config(settings: dict[str, Any], named: dict[str, Any]) -> Config:
     return make_config(
         "base",
         settings={
-            "text.vocabulary": "marian",
-            "model.width": settings.get("d_model"),
-            "model.heads": settings.get("encoder_attention_heads"),
-            "model.feed_forward_width": settings.get("encoder_ffn_dim"),
-            "model.encoder_layers": settings.get("encoder_layers"),
-            "model.decoder_layers": settings.get("decoder_layers"),
+            "text.tokenizer": "marian",
+            "model.d_model": settings.get("d_model"),
+            "model.num_heads": settings.get("encoder_attention_heads"),
+            "model.d_ff": settings.get("encoder_ffn_dim"),
+            "model.num_encoder_layers": settings.get("encoder_layers"),
+            "model.num_decoder_layers": settings.get("decoder_layers"),
             "model.activation": ACTIVATIONS[settings["activation_function"]],
             "model.dropout": settings.get("dropout", 0.1),
             "model.positions.max_length": longest,
-            "decoding.beam": settings.get("num_beams", 4),
+            "decoding.beam_size": settings.get("num_beams", 4),
             "decoding.length_penalty": "power",
-            "decoding.alpha": settings.get("length_penalty", 1.0),
+            "decoding.length_penalty_alpha": settings.get("length_penalty", 1.0),
             "decoding.max_source_length": longest,
             **named,
         },
@@ -300,7 +300,7 @@ def _weights(theirs: TheirFolder, config: Config) -> dict[str, np.ndarray]:
     if words is None:
         raise ConversionError(f"{theirs.path}: weight {EMBEDDINGS} is missing.")
     wanted = {
-        EMBEDDINGS: (len(words), config.model.width),
+        EMBEDDINGS: (len(words), config.model.d_model),
         BIAS: (1, len(words)),
         **layers_of_marian(config.model),
     }
@@ -321,7 +321,7 @@ def _weights(theirs: TheirFolder, config: Config) -> dict[str, np.ndarray]:
     if config.model.positions.kind == "sinusoidal":
         for side in ("encoder", "decoder"):
             table = found.get(f"model.{side}.embed_positions.weight")
-            _check_positions(theirs.path, table, config.model.width)
+            _check_positions(theirs.path, table, config.model.d_model)
     return weights
 
 
@@ -386,11 +386,11 @@ def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None
 
 
 KINDS = {
-    "marian": Kind("MarianMT", {"model.norm": "post"}, _marian_codec, interleaved),
-    "pegasus": Kind("Pegasus", {"model.norm": "pre"}, _marian_codec, interleaved),
+    "marian": Kind("MarianMT", {"model.norm_position": "post"}, _marian_codec, interleaved),
+    "pegasus": Kind("Pegasus", {"model.norm_position": "pre"}, _marian_codec, interleaved),
     "m2m_100": Kind(
         "M2M-100",
-        {"model.norm": "pre", "model.positions.kind": "learned"},
+        {"model.norm_position": "pre", "model.positions.kind": "learned"},
         _m2m_codec,
         np.arange,
     ),

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.bundle.folder import Bundle
-from dragoman.bundle.int8 import SCALES, ZERO, quantise
+from dragoman.bundle.int8 import SCALES, ZERO, quantize
 from dragoman.config import Config, make_config
 from dragoman.convert.from_huggingface import marian_languages, numbered
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
@@ -139,7 +139,7 @@ def _same_bytes(
 
     `counts` has for each weight what a byte of it counted, or 0.
     """
-    stored = quantise(weights)
+    stored = quantize(weights)
     for name, array in weights.items():
         if name + SCALES not in stored or not counts[name].any():
             continue
@@ -250,26 +250,28 @@ def _config(
     return make_config(
         "base",
         settings={
-            "text.vocabulary": "marian",
-            "model.width": settings.get("dim-emb"),
-            "model.heads": settings.get("transformer-heads"),
-            "model.feed_forward_width": settings.get("transformer-dim-ffn"),
-            "model.encoder_layers": settings.get("enc-depth"),
-            "model.decoder_layers": settings.get("dec-depth"),
+            "text.tokenizer": "marian",
+            "model.d_model": settings.get("dim-emb"),
+            "model.num_heads": settings.get("transformer-heads"),
+            "model.d_ff": settings.get("transformer-dim-ffn"),
+            "model.num_encoder_layers": settings.get("enc-depth"),
+            "model.num_decoder_layers": settings.get("dec-depth"),
             "model.activation": settings.get("transformer-ffn-activation"),
-            "model.norm": NORMS[steps],
+            "model.norm_position": NORMS[steps],
             "model.positions.base": base,
-            "model.decoder_sublayer": SUBLAYERS[
+            "model.decoder_self_attention": SUBLAYERS[
                 settings.get("transformer-decoder-autoreg", "self-attention")
             ],
-            "model.tied": tied,
+            "model.share_embeddings": tied,
             "model.output_bias": "decoder_ff_logit_out_b" in arrays,
-            "decoding.beam": search.get("beam-size", 6),
-            "decoding.shrinking_beam": True,
+            "decoding.beam_size": search.get("beam-size", 6),
+            "decoding.shrink_beam_on_eos": True,
             "decoding.max_length_ratio": search.get("max-length-factor", 3.0),
             "decoding.max_length_extra": 0,
             "decoding.length_penalty": "power" if alpha else "none",
-            "decoding.alpha": float(alpha) if isinstance(alpha, int | float) else alpha,
+            "decoding.length_penalty_alpha": float(alpha)
+            if isinstance(alpha, int | float)
+            else alpha,
         },
     )
 
@@ -277,12 +279,12 @@ def _config(
 def _weights(
     theirs: TheirFolder, arrays: dict[str, np.ndarray], config: Config, sizes: list[int]
 ) -> dict[str, np.ndarray]:
-    width = config.model.width
+    width = config.model.d_model
     found = {}
     for name, shape in layers_of_marian(config.model).items():
         part, _, end = name.rpartition(".")
         their, turned = _their_name(part, end)
-        if config.model.decoder_sublayer == "ssru" and their.startswith("decoder"):
+        if config.model.decoder_self_attention == "ssru" and their.startswith("decoder"):
             their = their.replace("_self_Wo_", "_rnn_ffn_")
         array = arrays.get(their, arrays.get(f"{their}_pre"))
         if array is not None:
@@ -290,8 +292,8 @@ def _weights(
         found[name] = theirs.of_shape(their, array, shape)
     order = interleaved(width)
     weights = layers_from_marian(found, config.model, order)
-    if config.model.decoder_sublayer == "ssru":
-        for number in range(config.model.decoder_layers):
+    if config.model.decoder_self_attention == "ssru":
+        for number in range(config.model.num_decoder_layers):
             weights |= _recurrence(theirs, arrays, number, order)
     shared = arrays.get("Wemb")
     for side, theirs_side, size in zip(
@@ -300,9 +302,9 @@ def _weights(
         words = arrays.get(f"{theirs_side}_Wemb", shared)
         words = theirs.of_shape(f"{theirs_side}_Wemb", words, (size, width))
         weights[f"{side}_embedding.words.weight"] = _with_start(words[:, order])
-    if config.model.tied == "all":
+    if config.model.share_embeddings == "all":
         del weights["target_embedding.words.weight"]
-    if config.model.tied == "none":
+    if config.model.share_embeddings == "none":
         output = arrays.get("decoder_ff_logit_out_Wt")
         if output is None:
             output = arrays["decoder_ff_logit_out_W"].T

@@ -39,8 +39,11 @@ def interleaved(width: int) -> np.ndarray:
 
 
 def _parts(config: ModelConfig) -> Iterator[Part]:
-    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        if config.norm == "pre":  # Pegasus, M2M-100
+    for side, layers in (
+        ("encoder", config.num_encoder_layers),
+        ("decoder", config.num_decoder_layers),
+    ):
+        if config.norm_position == "pre":  # Pegasus, M2M-100
             yield Part(f"model.{side}.layer_norm", f"{side}_norm", 0)
         for i in range(layers):
             theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
@@ -48,7 +51,7 @@ def _parts(config: ModelConfig) -> Iterator[Part]:
                 : 1 + (side == "decoder")
             ]:
                 norm = Part(f"{theirs}.{their}_layer_norm", f"{ours}.around_{our}.norm", 0)
-                if (side, our, config.decoder_sublayer) == ("decoder", "attention", "ssru"):
+                if (side, our, config.decoder_self_attention) == ("decoder", "attention", "ssru"):
                     yield norm  # the recurrence itself is Marian's alone (`from_marian`)
                     continue
                 for third, letter in enumerate("qkv"):
@@ -89,7 +92,7 @@ def layers_from_marian(
 
 
 def layers_to_marian(ours: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
-    width = config.width
+    width = config.d_model
     order = np.argsort(interleaved(width))
     theirs = {}
     for part in _parts(config):

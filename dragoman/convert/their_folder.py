@@ -15,7 +15,7 @@ from dragoman.bundle.folder import LARGEST_VOCABULARY, Bundle
 from dragoman.bundle.plain_weights import Shape, check_plain_weights
 from dragoman.config import Config
 from dragoman.errors import ConversionError
-from dragoman.storage.untrusted import leads_out, memory_bytes, parsed_json, read_regular
+from dragoman.storage.safe_read import escapes_folder, memory_bytes, parse_json, read_regular
 from dragoman.text.codec import Codec
 
 
@@ -34,7 +34,7 @@ class TheirFolder:
 
     def read(self, name: str, limit: int = LARGEST_VOCABULARY) -> bytes:
         path = self.path / name
-        if leads_out(path, self.path) and not _in_cache(path, self.path):
+        if escapes_folder(path, self.path) and not _in_cache(path, self.path):
             raise ConversionError(f"{path} is a link that leads out of the folder.")
         try:
             return read_regular(path, limit)
@@ -47,7 +47,7 @@ class TheirFolder:
 
     def read_json(self, name: str) -> dict[str, Any]:
         try:
-            return dict(parsed_json(self.read(name)))
+            return dict(parse_json(self.read(name)))
         except (ValueError, TypeError) as error:
             raise ConversionError(f"{self.path / name} cannot be read ({error}).") from None
 

@@ -30,8 +30,9 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
     refuse_unknown(config, "CTranslate2")
     activation = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}[config.activation]
     spec = specs.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers), config.heads,
-        pre_norm=config.norm == "pre", activation=getattr(specs.common_spec.Activation, activation),
+        (config.num_encoder_layers, config.num_decoder_layers), config.num_heads,
+        pre_norm=config.norm_position == "pre", activation=getattr(specs.common_spec.Activation,
+        activation),
     )  # fmt: skip
     source = weights["source_embedding.words.weight"]
     target = weights.get("target_embedding.words.weight", source)
@@ -67,9 +68,9 @@ def _stack(
     spec.scale_embeddings = True
     table = weights.get(f"{side}_embedding.positions.table")
     spec.position_encodings.encodings = (
-        sinusoids(_LONGEST, config.width, config.positions.base) if table is None else table
+        sinusoids(_LONGEST, config.d_model, config.positions.base) if table is None else table
     )
-    if config.norm == "pre":
+    if config.norm_position == "pre":
         _norm(spec.layer_norm, weights, f"{name}_norm")
     for number, layer in enumerate(spec.layer):
         ours = f"{name}.{number}"
@@ -81,13 +82,13 @@ def _stack(
                 layer.attention.linear[0],
                 weights,
                 f"{ours}.cross.project.to_qkv",
-                slice(config.width),
+                slice(config.d_model),
             )
             _linear(
                 layer.attention.linear[1],
                 weights,
                 f"{ours}.cross.project.to_qkv",
-                slice(config.width, None),
+                slice(config.d_model, None),
             )
             _linear(layer.attention.linear[2], weights, f"{ours}.cross.project.to_out")
             _norm(layer.attention.layer_norm, weights, f"{ours}.around_cross.norm")

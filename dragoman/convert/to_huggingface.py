@@ -34,21 +34,21 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
     config = bundle.config.model
     make_config, make_model = (
         (MarianConfig, MarianMTModel)
-        if config.norm == "post"
+        if config.norm_position == "post"
         else (PegasusConfig, PegasusForConditionalGeneration)
     )
     target = bundle.codec.target
     weights = bundle.float_weights()
     theirs = layers_to_marian(weights, config)
-    words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
+    words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.d_model))]
     theirs["final_logits_bias"] = weights.get(
         "output.bias", np.zeros(len(target), dtype=np.float32)
     )[None]
     shape = make_config(
-        vocab_size=len(target), d_model=config.width, activation_function=config.activation,
-        encoder_layers=config.encoder_layers, decoder_layers=config.decoder_layers,
-        encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
-        encoder_ffn_dim=config.feed_forward_width, decoder_ffn_dim=config.feed_forward_width,
+        vocab_size=len(target), d_model=config.d_model, activation_function=config.activation,
+        encoder_layers=config.num_encoder_layers, decoder_layers=config.num_decoder_layers,
+        encoder_attention_heads=config.num_heads, decoder_attention_heads=config.num_heads,
+        encoder_ffn_dim=config.d_ff, decoder_ffn_dim=config.d_ff,
         dropout=config.dropout, max_position_embeddings=_LONGEST, scale_embedding=True,
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
@@ -64,7 +64,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
         model.get_input_embeddings().weight.copy_(torch.from_numpy(words))
     decoding = bundle.config.decoding
     model.generation_config = GenerationConfig(
-        num_beams=decoding.beam, max_length=_LONGEST,
+        num_beams=decoding.beam_size, max_length=_LONGEST,
         bad_words_ids=[[i] for i in sorted({*target.never})],
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
@@ -85,11 +85,12 @@ def _refuse_what_they_cannot(bundle: Bundle) -> None:
     refuse_unknown(config, "Hugging Face")
     vocabularies = "one vocabulary" if codec.shared else "two vocabularies"
     reasons = {
-        f"text.vocabulary={bundle.config.text.vocabulary}": bundle.config.text.vocabulary == "word",
+        f"text.tokenizer={bundle.config.text.tokenizer}": bundle.config.text.tokenizer == "word",
         f"model.positions.kind={config.positions.kind}": config.positions.kind != "sinusoidal",
         f"model.positions.base={config.positions.base}": config.positions.base != 10000.0,
-        f"model.tied={config.tied} with {vocabularies}": (
-            config.tied not in ("all", "auto") or (config.tied == "auto" and not codec.shared)
+        f"model.share_embeddings={config.share_embeddings} with {vocabularies}": (
+            config.share_embeddings not in ("all", "auto")
+            or (config.share_embeddings == "auto" and not codec.shared)
         ),
     }
     for reason, true in reasons.items():

@@ -8,7 +8,7 @@ The engine runs any bundle of a plain Transformer; this one says that it is mean
 from dataclasses import replace
 
 from dragoman.bundle.folder import ONNX, Bundle
-from dragoman.bundle.int8 import all_in_bytes, dequantise, quantise
+from dragoman.bundle.int8 import all_in_bytes, dequantize, quantize
 from dragoman.engine.onnx.graphs import beyond_graphs, step_graph
 from dragoman.errors import ConversionError
 
@@ -22,7 +22,7 @@ def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
         )
     weights = bundle.weights
     if int8 and not all_in_bytes(weights):  # bytes that came as such stay as they are
-        weights = quantise(dequantise(weights))
+        weights = quantize(dequantize(weights))
     # refuses a width that int8 cannot take
     step_graph(bundle.config.model, weights, bundle.codec.target)
     return replace(bundle, weights=weights, engine=ONNX)

@@ -95,9 +95,9 @@ def _model(bundle: Bundle) -> dict[str, Any]:
 def _settings(bundle: Bundle) -> dict[str, Any]:
     config, codec, decoding = bundle.config.model, bundle.codec, bundle.config.decoding
     return {
-        "width": config.width,
-        "heads": config.heads,
-        "layers": config.decoder_layers,
+        "width": config.d_model,
+        "heads": config.num_heads,
+        "layers": config.num_decoder_layers,
         "base": config.positions.base,
         "end": codec.source.eos,
         "start": codec.target.bos,

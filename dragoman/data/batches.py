@@ -1,11 +1,11 @@
-"""Batches of similar lengths, as a pure function of (seed, epoch, step).
+"""Cut an epoch into batches of similar length, as a pure function of (seed, epoch, step).
 
-A budget of target tokens limits them.
+A batch holds at most a budget of target tokens.
 
-Each epoch shuffles the pairs and cuts them into windows; a window is sorted by length (ties stay
-shuffled), cut into batches, and those are shuffled. Resuming therefore restores a position, not a
-history, and memory holds a window, however long the corpus. A weight w of a corpus means: each of
-its pairs is seen w times in an epoch, on average.
+Each epoch shuffles the pairs and cuts them into windows. Each window is sorted by length (ties stay
+shuffled), cut into batches, and the batches are shuffled. So resuming restores a position instead
+of replaying a history, and memory holds one window, however long the corpus is. A corpus of weight
+w contributes each of its pairs w times per epoch, on average.
 """
 
 import math
@@ -20,17 +20,17 @@ from dragoman.data.order import ROUNDS, Mixture, shuffled
 from dragoman.text.vocabulary import Vocabulary
 
 _WINDOW = 2**18
-"""Pairs that are sorted by length together."""
+"""Number of pairs that are sorted by length together."""
 
 
 def rng(*key: int) -> np.random.Generator:
-    """A generator that follows from its key alone: rng(seed, epoch), rng(seed, step, ...)."""
+    """Return a generator that depends on its key alone: rng(seed, epoch), rng(seed, step, ...)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids, batch first. `real` are the places of target tokens in the flattened (B*T)."""
+    """Padded ids, batch first. `real` indexes the target tokens in the flattened (B*T) array."""
 
     source: np.ndarray  # (B, S)
     target_in: np.ndarray  # (B, T)  <s> y1 ... yn
@@ -53,7 +53,7 @@ def make_batch(
     vocabulary: Vocabulary,
     indices: np.ndarray | None = None,
 ) -> Batch:
-    """From rows padded on the right, the target's without its ends: shift it, mark what is real."""
+    """Build a batch from right-padded rows, the targets still without <s> and </s>."""
     rows = len(target)
     target_in = np.concatenate([np.full((rows, 1), vocabulary.bos), target], axis=1)
     target_out = np.concatenate([target, np.full((rows, 1), vocabulary.pad)], axis=1)
@@ -71,10 +71,12 @@ def make_batch(
     )
 
 
-def outline(source_lengths: np.ndarray, target_lengths: np.ndarray, indices: np.ndarray) -> Batch:
-    """A batch that another rank computes: lengths alone, no ids.
+def lengths_only(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, indices: np.ndarray
+) -> Batch:
+    """Return a batch with lengths but no ids, for a batch that another rank computes.
 
-    `target_lengths` without the ends.
+    `target_lengths` do not count the end tokens.
     """
     none = np.zeros((len(indices), 0), dtype=np.int64)
     return Batch(
@@ -82,10 +84,11 @@ def outline(source_lengths: np.ndarray, target_lengths: np.ndarray, indices: np.
     )
 
 
-def idle(source: Vocabulary, target: Vocabulary) -> Batch:
-    """A pass through a model for a rank without work.
+def dummy_batch(source: Vocabulary, target: Vocabulary) -> Batch:
+    """Return a batch that contributes nothing, for a rank without work of its own.
 
-    It is an empty sentence that counts for nothing.
+    Sharded ranks must all run the forward pass; this batch is one empty sentence whose loss is
+    masked.
     """
     nothing = collate([[source.eos]], [[]], source, target)
     return replace(
@@ -93,8 +96,8 @@ def idle(source: Vocabulary, target: Vocabulary) -> Batch:
     )
 
 
-def twice(batch: Batch) -> Batch:
-    """The same rows again behind themselves."""
+def repeat_batch(batch: Batch) -> Batch:
+    """Return the batch with all of its rows repeated once."""
     source, target_in, target_out = (
         np.tile(a, (2, 1)) for a in (batch.source, batch.target_in, batch.target_out)
     )
@@ -112,8 +115,8 @@ def twice(batch: Batch) -> Batch:
     )
 
 
-def halves(batch: Batch) -> list[Batch]:
-    """The same rows in two batches, each as narrow as its own rows allow."""
+def split_batch(batch: Batch) -> list[Batch]:
+    """Split a batch into two, each padded only as far as its own rows need."""
     parts = []
     for rows in (slice(0, len(batch.indices) // 2), slice(len(batch.indices) // 2, None)):
         source_lengths, target_lengths = batch.source_lengths[rows], batch.target_lengths[rows]
@@ -143,7 +146,7 @@ def collate(
     source: Vocabulary,
     target: Vocabulary,
 ) -> Batch:
-    """A batch from sequences."""
+    """Build a batch from unpadded sequences of ids."""
     source_lengths, target_lengths = np.array([*map(len, sources)]), np.array([*map(len, targets)])
     return make_batch(
         pad(sources, source.pad), source_lengths, pad(targets, target.pad), target_lengths, target
@@ -163,8 +166,8 @@ def pad(sequences: Sequence[Sequence[int]], value: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Position:
-    """Where in the data a run stands: `batch` of `window` of `epoch` is the next to be seen."""
+class DataPosition:
+    """Position of a run in its data: the next batch to train on."""
 
     epoch: int = 0
     batch: int = 0
@@ -172,9 +175,9 @@ class Position:
 
 
 class BatchPlan:
-    """Which pairs make up which batch.
+    """Decides which pairs make up which batch.
 
-    `mixture`: how often the pairs of each corpus are seen in an epoch.
+    `mixture` says how often each corpus is seen in an epoch.
     """
 
     def __init__(
@@ -192,14 +195,14 @@ class BatchPlan:
         self._windows = math.ceil(len(self._mixture) / window)
 
     def window(self, epoch: int, number: int) -> list[np.ndarray]:
-        """All batches of a window, as arrays of indices of pairs."""
+        """Return all batches of a window, each an array of pair indices."""
         visits = len(self._mixture)
         places = np.arange(visits * number // self._windows, visits * (number + 1) // self._windows)
         of_visits, of_pairs = rng(self._seed, epoch).integers(
             2**64, size=(2, ROUNDS), dtype=np.uint64
         )
         pairs = self._mixture.pairs(shuffled(places, visits, of_visits), of_pairs)
-        # the end counts: it is predicted too
+        # The end token counts: it is predicted too.
         sources, targets = self._source[pairs], self._target[pairs] + 1
         by_length = np.lexsort((sources, targets))
         pairs = pairs[by_length]
@@ -207,17 +210,17 @@ class BatchPlan:
         return [pairs[batches[i]] for i in rng(self._seed, epoch, number).permutation(len(batches))]
 
     def epoch(self, epoch: int) -> Iterator[np.ndarray]:
-        """All batches of an epoch."""
+        """Yield all batches of an epoch."""
         for number in range(self._windows):
             yield from self.window(epoch, number)
 
-    def at(self, position: Position) -> np.ndarray:
+    def at(self, position: DataPosition) -> np.ndarray:
         return self.window(position.epoch, position.window)[position.batch]
 
-    def from_position(self, position: Position) -> Iterator[tuple[Position, np.ndarray]]:
-        """Batches without end, each with the position behind it.
+    def from_position(self, position: DataPosition) -> Iterator[tuple[DataPosition, np.ndarray]]:
+        """Yield batches forever, each with the position after it.
 
-        The next window is made while this one is used.
+        The next window is built in a thread while the current one is used.
         """
         epoch, window, start = position.epoch, position.window, position.batch
         with ThreadPoolExecutor(1, "windows") as ahead:
@@ -225,22 +228,22 @@ class BatchPlan:
             while True:
                 batches = coming.result()
                 following = (
-                    Position(epoch + 1)
+                    DataPosition(epoch + 1)
                     if window + 1 == self._windows
-                    else Position(epoch, 0, window + 1)
+                    else DataPosition(epoch, 0, window + 1)
                 )
                 coming = ahead.submit(self.window, following.epoch, following.window)
                 for number in range(start, len(batches)):
                     last = number + 1 == len(batches)
                     yield (
-                        (following if last else Position(epoch, number + 1, window)),
+                        (following if last else DataPosition(epoch, number + 1, window)),
                         batches[number],
                     )
                 epoch, window, start = following.epoch, following.window, 0
 
 
 def cut(lengths: np.ndarray, budget: int) -> list[slice]:
-    """Neighbours grouped so that no group's sum passes the budget (unless one alone does).
+    """Group neighbors so that no group's sum exceeds the budget, unless a single item does.
 
     >>> cut(np.array([3, 3, 3, 9]), 6)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
@@ -257,7 +260,7 @@ def cut(lengths: np.ndarray, budget: int) -> list[slice]:
 
 
 def even_parts(sizes: np.ndarray, count: int) -> list[slice]:
-    """Neighbours in so many groups (fewer if there are not as many) of nearly equal sums.
+    """Split into `count` groups of neighbors (or fewer items than that) with nearly equal sums.
 
     >>> even_parts(np.array([1, 1, 1, 3, 3]), 3)
     [slice(0, 3, None), slice(3, 4, None), slice(4, 5, None)]
@@ -266,7 +269,7 @@ def even_parts(sizes: np.ndarray, count: int) -> list[slice]:
     ends = np.cumsum(sizes)
     inner = np.arange(1, count)
     wanted = np.searchsorted(ends, ends[-1] * inner / count, side="right")
-    # no group is empty
+    # Every group gets at least one item.
     borders = inner + np.clip(np.maximum.accumulate(wanted - inner), 0, len(sizes) - count)
     return [slice(int(a), int(b)) for a, b in pairwise([0, *borders, len(sizes)])]
 
@@ -274,9 +277,9 @@ def even_parts(sizes: np.ndarray, count: int) -> list[slice]:
 def micro_batches(
     source_lengths: np.ndarray, target_lengths: np.ndarray, budget: int
 ) -> list[slice]:
-    """A step's pairs cut so that the padded positions of both sides fit the budget.
+    """Cut the pairs of a step so that the padded positions of both sides fit the budget.
 
-    The rows of a batch are sorted, so the last of a group is nearly its longest.
+    The rows of a batch are sorted by length, so the last row of a group is nearly its longest.
     """
     slices, start = [], 0
     longest_source = longest_target = 0

@@ -1,11 +1,11 @@
-"""Orders of millions of pairs that are computed, not stored.
+"""Shuffle millions of pairs without storing the order.
 
-What stands at a place follows from the place and some keys.
+The item at index i is a pure function of i and the keys.
 
-A Feistel network (Luby & Rackoff 1988) over 2h bits permutes the numbers below 4^h: a number is two
-halves, and each round adds to one half (by XOR) a hash of the other. Numbers that leave the range
-are sent through again until they are back ("cycle walking", Black & Rogaway 2002); the range is at
-least a quarter of all, so that is seldom more than a few times.
+A Feistel network (Luby & Rackoff 1988) over 2h bits permutes the numbers below 4^h: a number has
+two halves, and each round XORs one half with a hash of the other. A result outside the range is fed
+through the network again until it falls inside ("cycle walking", Black & Rogaway 2002). The range
+is at least a quarter of 4^h, so this rarely takes more than a few rounds.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ ROUNDS = 6
 
 
 def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
-    """What stands at these places when the numbers below `size` are shuffled.
+    """Return the items at some indices of a shuffle of range(size).
 
-    The keys (ROUNDS, uint64) say how.
+    The keys (ROUNDS, uint64) determine the shuffle.
 
     >>> keys = np.arange(ROUNDS, dtype=np.uint64)
     >>> sorted(shuffled(np.arange(7), 7, keys).tolist())
@@ -40,7 +40,7 @@ def _network(numbers: np.ndarray, half: np.uint64, keys: np.ndarray) -> np.ndarr
 
 
 def _hashed(numbers: np.ndarray) -> np.ndarray:
-    """Bits well mixed (the finaliser of MurmurHash3, Appleby 2011)."""
+    """Mix the bits with the finalizer of MurmurHash3 (Appleby 2011)."""
     for factor in (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)):
         numbers = (numbers ^ (numbers >> np.uint64(33))) * factor
     mixed: np.ndarray = numbers ^ (numbers >> np.uint64(33))
@@ -50,9 +50,9 @@ def _hashed(numbers: np.ndarray) -> np.ndarray:
 def mixing_weights(
     sizes: Sequence[int], weights: Sequence[float], temperature: float
 ) -> list[float]:
-    """How often each corpus' pairs are seen in an epoch.
+    """Return how often the pairs of each corpus are seen in an epoch.
 
-    Shares of visits n become those that n^(1/temperature) asks for.
+    A corpus visited n times gets a share proportional to n^(1/temperature).
 
     >>> mixing_weights([900, 100], [1.0, 1.0], 2.0)
     [0.8333333333333334, 2.5]
@@ -66,18 +66,16 @@ def mixing_weights(
 
 
 class Mixture:
-    """The visits of an epoch: corpora one after the other.
+    """Maps the visits of an epoch to pairs, corpus after corpus.
 
-    Each is passed through as often as its weight says.
-
-    What a weight leaves over beyond whole passes is a part of a pass, and which pairs are in it
-    depends on the keys.
+    A weight's whole part is full passes over the corpus. Its fraction is a partial pass, and the
+    keys decide which pairs it includes.
     """
 
     def __init__(self, sizes: Sequence[int], weights: Sequence[float]):
         self._sizes = np.array(sizes)
         self._starts = np.cumsum(self._sizes) - self._sizes
-        # a weight may be small, but is not nothing
+        # A positive weight contributes at least one pair, however small it is.
         least = (self._sizes > 0) & (np.array(weights) > 0)
         self._ends = np.cumsum(
             np.maximum(np.rint(self._sizes * np.array(weights)).astype(np.int64), least)
@@ -87,7 +85,7 @@ class Mixture:
         return int(self._ends[-1])
 
     def pairs(self, visits: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """The pair of each visit."""
+        """Return the pair of each visit."""
         corpora = np.searchsorted(self._ends, visits, side="right")
         pairs = np.empty_like(visits)
         for corpus in np.unique(corpora):

@@ -1,11 +1,10 @@
-"""Batches without padding between sentences: all of a side end to end, in shapes that come back.
+"""Lay the sentences of a batch end to end, in a small set of shapes.
 
     N ids of a side, B sentences.
 
-A GPU likes to be asked the same thing again: kernels for known shapes, and whole steps recorded
-once and replayed. So the ids of a side are filled up to a multiple of a quantum, with made-up
-sentences of padding that nothing real looks at and no loss counts, and the number of sentences is
-rounded up with empty ones.
+GPU kernels are compiled per shape, and whole steps are recorded once and replayed. So the ids of a
+side are padded to a multiple of a quantum with dummy sentences, which real tokens never attend to
+and the loss masks. The number of sentences is rounded up with empty ones.
 """
 
 from dataclasses import dataclass
@@ -16,34 +15,34 @@ import numpy as np
 from dragoman.data.batches import Batch
 
 LENGTHS = (32, 64, 128)
-"""The longest sentence of a packed batch is taken to be one of these."""
+"""A packed batch is compiled for the smallest of these that covers its longest sentence."""
 
 
-class Shape(NamedTuple):
-    sources: int  # ids, filling included
+class PackedShape(NamedTuple):
+    sources: int  # ids, padding included
     targets: int
     sentences: int
     longest: int
 
     @property
     def sizes(self) -> list[int]:
-        """Of the parts of `PackedBatch.ints`."""
+        """Lengths of the parts of `PackedBatch.ints`."""
         return [*[self.sources] * 2, *[self.targets] * 3, *[self.sentences + 1] * 2]
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """One array, so that it travels in one piece; `shape.sizes` says where to cut it.
+    """A batch as one array, so that one copy moves it to the GPU; split it by `shape.sizes`.
 
-    It holds source ids and their positions; target_in, their positions, target_out (-1: filling);
-    where sources start, where targets start.
+    The parts: source ids and their positions; target_in, its positions, target_out (-1: padding);
+    start offsets of sources, start offsets of targets.
     """
 
-    shape: Shape
+    shape: PackedShape
     ints: np.ndarray  # int32
 
-    def twice(self) -> "PackedBatch":
-        """Everything two times, one behind the other."""
+    def repeated(self) -> "PackedBatch":
+        """Return the batch with all of its sentences repeated once."""
         sources, targets, sentences, longest = self.shape
         parts = np.split(self.ints, np.cumsum(self.shape.sizes)[:-1])
         doubled = [np.tile(part, 2) for part in parts[:5]]
@@ -52,12 +51,12 @@ class PackedBatch:
             for s, size in zip(parts[5:], (sources, targets), strict=True)
         ]
         return PackedBatch(
-            Shape(2 * sources, 2 * targets, 2 * sentences, longest), np.concatenate(doubled)
+            PackedShape(2 * sources, 2 * targets, 2 * sentences, longest), np.concatenate(doubled)
         )
 
 
 def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> PackedBatch | None:
-    """None where a sentence is too long to be packed."""
+    """Pack a batch; return None if a sentence is too long."""
     longest = max(batch.source_lengths.max(), batch.target_lengths.max())
     if longest > LENGTHS[-1]:
         return None
@@ -81,7 +80,7 @@ def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> Packed
         target_starts,
     ]
     return PackedBatch(
-        Shape(sources, targets, sentences, block), np.concatenate(parts, dtype=np.int32)
+        PackedShape(sources, targets, sentences, block), np.concatenate(parts, dtype=np.int32)
     )
 
 
@@ -90,7 +89,7 @@ def _round_up(number: int, quantum: int) -> int:
 
 
 def _filled(lengths: np.ndarray, total: int, longest: int) -> np.ndarray:
-    """These lengths, and those of the filling that makes them add up to the total.
+    """Append the lengths of dummy sentences that make the sum reach the total.
 
     >>> _filled(np.array([3, 4]), 16, 8).tolist()
     [3, 4, 8, 1]
@@ -100,7 +99,7 @@ def _filled(lengths: np.ndarray, total: int, longest: int) -> np.ndarray:
 
 
 def _starts(lengths: np.ndarray, sentences: int) -> np.ndarray:
-    """Where each sentence starts, and where the last ends; empty sentences behind it.
+    """Return the start offset of each sentence and the end of the last; padded sentences are empty.
 
     (sentences+1,)
     """
@@ -111,7 +110,7 @@ def _starts(lengths: np.ndarray, sentences: int) -> np.ndarray:
 
 
 def _positions(starts: np.ndarray) -> np.ndarray:
-    """Each place's position in its own sentence.
+    """Return the position of each token in its own sentence.
 
     >>> _positions(np.array([0, 3, 5])).tolist()
     [0, 1, 2, 0, 1]

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.config import Config, Corpus, TextConfig, flatten, from_saved, write_toml
+from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
 from dragoman.config.settings import read_toml
-from dragoman.data.encoding import (
-    Lines,
-    Span,
+from dragoman.data.prepare_workers import (
+    CopyJob,
+    SentenceRange,
     Workers,
     are_worth_processes,
     count_in,
@@ -45,8 +45,8 @@ from dragoman.data.store import (
     SOURCE_IDS,
     TARGET_IDS,
     TEXT,
-    Rows,
-    RowsWriter,
+    RaggedFile,
+    RaggedFileWriter,
     Side,
     Store,
     StoreWriter,
@@ -90,7 +90,7 @@ _DRAWN = np.dtype([("draw", np.float64), ("corpus", np.int64), ("line", np.int64
 
 @dataclass(frozen=True)
 class Sentences:
-    """Parallel text in memory, small: a validation or test set."""
+    """Parallel text in memory: a validation or test set."""
 
     sources: list[str]
     targets: list[str]
@@ -98,7 +98,7 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Dataset:
     codec: Codec
     train: Store
     valid: Sentences
@@ -107,7 +107,7 @@ class Prepared:
 
 
 def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
-    """Corpora with their languages filled in from the file names where they were not given."""
+    """Fill in missing languages of corpora from their file names."""
     named = []
     for corpus in corpora:
         if corpus.target:
@@ -124,10 +124,10 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
     return tuple(named)
 
 
-def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepared:
-    """Read, check, hold out, learn pieces (unless a codec is given), encode, write.
+def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Dataset:
+    """Read, check, hold out, learn pieces (unless a codec is given), encode and write.
 
-    Then open what was written.
+    Then open the result.
     """
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
@@ -142,7 +142,7 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Prepare
 
 
 def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
-    """All that a prepared folder holds."""
+    """Write all files of a prepared folder."""
     corpora = name_languages(config.data.corpora)
     languages = _languages_of(corpora)
     if codec is not None and not codec.languages.tagged and languages.targets:
@@ -172,7 +172,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
             codec = _learn(corpora, text, in_training, config.text, languages, workers)
         for name, raw in codec.to_files().items():
             (aside / name).write_bytes(raw)
-        _encode(text, codec, config.text.vocabulary, aside, workers)
+        _encode(text, codec, config.text.tokenizer, aside, workers)
     kept_out, too_long, longest = _pair(
         corpora, text, looks, held_out, codec, config.data.max_length
     )
@@ -199,9 +199,9 @@ def _notes(
     drawn: int,
     config: Config,
 ) -> list[str]:
-    """What is wrong with the corpora, and how many pairs of each were held out.
+    """Describe problems of the corpora, and how many pairs of each were held out.
 
-    Both directions of the same two files have the same troubles, which are reported once.
+    Both directions of the same two files share their problems, which are reported once.
     """
     files_told = _once(corpora)
     notes = [
@@ -225,13 +225,13 @@ def _notes(
 
 
 def _once(corpora: tuple[Corpus, ...]) -> list[int]:
-    """The numbers of the corpora whose two files have not come before, in either order."""
+    """Return the corpora whose pair of files has not occurred before, in either order."""
     seen = [frozenset((corpus.source, corpus.target)) for corpus in corpora]
     return [row for row, files in enumerate(seen) if files not in seen[:row]]
 
 
 def _alarms(corpora: tuple[Corpus, ...], text: "_Text", workers: Workers) -> Iterator[str]:
-    """What a sample of each corpus tells of it as a whole: lines shifted, languages swapped."""
+    """Check a sample of each corpus for shifted lines and swapped languages."""
     numbers = _once(corpora)
     calls = (
         (text.folder, *(text.sides[side] for side in text.joined[number]), corpora[number])
@@ -242,7 +242,7 @@ def _alarms(corpora: tuple[Corpus, ...], text: "_Text", workers: Workers) -> Ite
 
 
 def _alarms_of(folder: Path, source: Side, target: Side, corpus: Corpus) -> list[str]:
-    rows = Rows(folder, TEXT, _BYTE)
+    rows = RaggedFile(folder, TEXT, _BYTE)
     blocks = []
     for place in places_of_blocks(source.sentences):
         left, right = (
@@ -253,21 +253,21 @@ def _alarms_of(folder: Path, source: Side, target: Side, corpus: Corpus) -> list
 
 
 def prepared_settings(folder: Path) -> dict[str, Any]:
-    """The dotted settings of text and data with which a folder was prepared."""
+    """Return the settings of text and data that a folder was prepared with, by dotted name."""
     if not (folder / _SETTINGS).is_file():
         raise ConfigError(
             f"{folder} contains no prepared data: run dragoman prepare --out {folder}."
         )
-    settings = flatten(from_saved(read_toml(folder / _SETTINGS)))
+    settings = flatten(from_tree(read_toml(folder / _SETTINGS)))
     return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
 
 
-def open_prepared(config: Config, folder: Path) -> Prepared:
-    """What an earlier `prepare` left in a folder."""
+def open_prepared(config: Config, folder: Path) -> Dataset:
+    """Open the result of an earlier `prepare`."""
     try:
         facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        codec = Codec.from_files(files, config.text.vocabulary)
+        codec = Codec.from_files(files, config.text.tokenizer)
         train = Store(folder / "train")
     except (OSError, ValueError, BundleError, RecursionError) as error:
         raise RunError(
@@ -279,11 +279,11 @@ def open_prepared(config: Config, folder: Path) -> Prepared:
             f"data.max_length={config.data.max_length} pieces."
         )
     valid = read_sentences(config.data.valid) if config.data.valid else Sentences(*facts["valid"])
-    return Prepared(codec, train, valid, facts["too_long"], facts["notes"])
+    return Dataset(codec, train, valid, facts["too_long"], facts["notes"])
 
 
 def read_sentences(corpora: Iterable[Corpus]) -> Sentences:
-    """A validation or test set as it is, empty sides left out."""
+    """Read a validation or test set, dropping pairs with an empty side."""
     result = Sentences([], [], [])
     for corpus in name_languages(corpora):
         for pair in read_pairs(corpus.source, corpus.target):
@@ -295,7 +295,7 @@ def read_sentences(corpora: Iterable[Corpus]) -> Sentences:
 
 
 def _languages_of(corpora: Iterable[Corpus]) -> Languages:
-    """What the corpora hold together; with several target languages each must have a name."""
+    """Collect the languages of the corpora; several target languages must all have names."""
     corpora = list(corpora)
     targets = list(dict.fromkeys(c.target_language for c in corpora))
     if len(targets) > 1 and not all(targets):
@@ -309,24 +309,21 @@ def _languages_of(corpora: Iterable[Corpus]) -> Languages:
 
 @dataclass(frozen=True)
 class _Text:
-    """The sentences of a store in the making.
-
-    That is its folder, its sides, and which two of them each corpus joins.
-    """
+    """A store being written: its folder, its sides, and the two sides of each corpus."""
 
     folder: Path
     sides: list[Side]
     joined: list[tuple[int, int]]
 
     @property
-    def rows(self) -> Rows:
-        return Rows(self.folder, TEXT, _BYTE)
+    def rows(self) -> RaggedFile:
+        return RaggedFile(self.folder, TEXT, _BYTE)
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[SentenceRange]:
         return chain.from_iterable(spans_of(self.folder, side) for side in self.sides)
 
     def blocks(self, corpus: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The pairs of a corpus, many at once: the numbers of their sentences, and their lines."""
+        """Yield the pairs of a corpus in blocks: sentence numbers of both sides, and lines."""
         source, target = (self.sides[side] for side in self.joined[corpus])
         for start in range(0, source.sentences, _BLOCK):
             lines = np.arange(start, min(start + _BLOCK, source.sentences)) + 1
@@ -337,20 +334,20 @@ _Key = tuple[str, int | None]  # a file of lines, or a .tsv and one of its colum
 
 
 def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
-    """The lines of all files into a store, each side once.
+    """Copy the lines of all files into a store, each side once.
 
-    The sides of a corpus must end together.
+    The two sides of a corpus must have equally many lines.
     """
     keys = [_sides_of(corpus) for corpus in corpora]
     parts: dict[_Key, list[Path]] = {key: [] for pair in keys for key in pair}
-    work: list[Lines] = []
+    work: list[CopyJob] = []
     for name, is_table in dict.fromkeys((name, column is not None) for name, column in parts):
         columns = (0, 1) if is_table else (None,)
         for file in shards(name):
             places = tuple(aside / "parts" / f"{len(work)}.{column or 0}" for column in columns)
             for column, place in zip(columns, places, strict=True):
                 parts[name, column].append(place)
-            work.append(Lines(file, places))
+            work.append(CopyJob(file, places))
     lines = dict(zip((part.places[0] for part in work), workers.copy(work), strict=True))
     for corpus, (source, target) in zip(corpora, keys, strict=True):
         if corpus.target:
@@ -360,7 +357,7 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
                 [lines[part] for part in parts[target]],
             )
     sides: dict[_Key, Side] = {}
-    with RowsWriter(aside / "train", TEXT) as text:
+    with RaggedFileWriter(aside / "train", TEXT) as text:
         for key, files in parts.items():
             first = sum(side.sentences for side in sides.values())
             sides[key] = Side(key[0], first, sum(_append(file, text) for file in files))
@@ -390,9 +387,9 @@ def _check_ends(corpus: Corpus, source_lines: list[int], target_lines: list[int]
             raise CorpusError(where_the_sides_part(source, target))
 
 
-def _append(part: Path, text: RowsWriter) -> int:
-    """Move the lines of a part behind the others; how many they are."""
-    rows = Rows(part.parent, part.name, _BYTE)
+def _append(part: Path, text: RaggedFileWriter) -> int:
+    """Append the lines of a part; return their number."""
+    rows = RaggedFile(part.parent, part.name, _BYTE)
     for start in range(0, len(rows), _BLOCK):
         starts = rows.starts[start : start + _BLOCK + 1]
         text.add(rows.values[starts[0] : starts[-1]], np.diff(starts))
@@ -402,7 +399,7 @@ def _append(part: Path, text: RowsWriter) -> int:
 
 
 def _look(text: _Text, file: Path, workers: Workers) -> np.ndarray:
-    """A look at each sentence, in a file that is mapped."""
+    """Check each sentence; the results are memory-mapped."""
     with open(file, "wb") as looks:
         for some in workers.map(look_at, ((span,) for span in text.spans())):
             looks.write(some.data)
@@ -412,7 +409,7 @@ def _look(text: _Text, file: Path, workers: Workers) -> np.ndarray:
 def _examine(
     corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, config: Config
 ) -> tuple[list[Report], Sentences]:
-    """What is wrong with each corpus, and pairs drawn for validation: the lowest random numbers."""
+    """Check each corpus and draw pairs for validation: those with the lowest random numbers."""
     rng = random.Random(config.training.seed)
     wanted = 0 if config.data.valid else config.data.valid_size
     drawn = np.zeros(0, dtype=_DRAWN)
@@ -441,12 +438,12 @@ def _examine(
     return reports, valid
 
 
-def _sentence(rows: Rows, number: int) -> str:
+def _sentence(rows: RaggedFile, number: int) -> str:
     return line_of(rows[number].tobytes().decode())
 
 
 def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
-    """Which sentences of the store are among these, but for case, spaces and punctuation. (N,)"""
+    """Mark sentences that equal one of these but for case, spaces and punctuation. (N,)"""
     present = np.zeros(len(looks), dtype=bool)
     rows = text.rows
     keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
@@ -460,7 +457,7 @@ def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
 
 
 def _in_training(text: _Text, looks: np.ndarray, held_out: np.ndarray) -> np.ndarray:
-    """Which sentences are in a pair that has two sides and none that is held out. (N,)"""
+    """Mark sentences of pairs with two sides, neither of them held out. (N,)"""
     present = np.zeros(len(looks), dtype=bool)
     for corpus in range(len(text.joined)):
         for sources, targets, _ in text.blocks(corpus):
@@ -479,9 +476,9 @@ def _learn(
     languages: Languages,
     workers: Workers,
 ) -> Codec:
-    """Pieces from sentences of training pairs, all or one in so many.
+    """Learn pieces from the training sentences, or from a sample of them.
 
-    Each language gives as many, if it has them.
+    Each language contributes equally many, if it has them.
     """
     sources = {
         source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)
@@ -493,7 +490,7 @@ def _learn(
     def count(sides: dict[int, str], sentences: int) -> Counter[str]:
         words = Counter[str]()
         for some in workers.map(
-            count_in, _sampled(text, sides, in_training, sentences, settings.normalisation)
+            count_in, _sampled(text, sides, in_training, sentences, settings.normalization)
         ):
             words.update(some)
         return words
@@ -510,10 +507,10 @@ def _learn(
 
 def _sampled(
     text: _Text, languages: dict[int, str], in_training: np.ndarray, wanted: int, normalisation: str
-) -> Iterator[tuple[Span, np.ndarray, str]]:
-    """Which sentences to learn from: about so many, none twice.
+) -> Iterator[tuple[SentenceRange, np.ndarray, str]]:
+    """Sample about this many sentences, none twice.
 
-    They come from some sides, whose languages are given.
+    They come from the sides whose languages are given.
     """
     sentences = Counter[str]()
     for side, language in languages.items():
@@ -526,13 +523,13 @@ def _sampled(
 
 
 def _encode(text: _Text, codec: Codec, kind: str, folder: Path, workers: Workers) -> None:
-    """The ids of each sentence; with two vocabularies those of sources and those of targets."""
+    """Encode each sentence; with two vocabularies, as a source and as a target."""
     sources, targets = {source for source, _ in text.joined}, {target for _, target in text.joined}
     dtype = type_of_ids(max(len(codec.source), len(codec.target)))
     for name, used in (
         {IDS: sources | targets} if codec.shared else {SOURCE_IDS: sources, TARGET_IDS: targets}
     ).items():
-        with RowsWriter(text.folder, name) as ids:
+        with RaggedFileWriter(text.folder, name) as ids:
             for number, side in enumerate(text.sides):
                 if number not in used:
                     ids.add(np.zeros(0, dtype), np.zeros(side.sentences, np.int64))
@@ -553,14 +550,15 @@ def _pair(
 ) -> tuple[list[int], int, int]:
     """Write the pairs.
 
-    Returns how many of each corpus were held out, how many were too long, and the longest of them.
+    Return how many of each corpus were held out, how many were too long, and the longest length.
     """
     kept_out = [0] * len(corpora)
     too_long = 0
     longest = 0
     dtype = type_of_ids(max(len(codec.source), len(codec.target)))
     sources_ids, targets_ids = (
-        Rows(text.folder, IDS if codec.shared else name, dtype) for name in (SOURCE_IDS, TARGET_IDS)
+        RaggedFile(text.folder, IDS if codec.shared else name, dtype)
+        for name in (SOURCE_IDS, TARGET_IDS)
     )
     with StoreWriter(text.folder, dtype, text.sides, codec.mark, codec.source.eos) as store:
         for number, corpus in enumerate(corpora):

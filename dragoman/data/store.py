@@ -1,11 +1,11 @@
-"""Sentences as ids on disk, memory-mapped, and pairs of them.
+"""Store sentences as memory-mapped ids, and the pairs built from them.
 
-Their text is beside them: BPE-dropout segments it anew.
+The text is stored too, because BPE-dropout segments it again in every epoch.
 
-A *side* is one file of lines, or all files that a name with a * stands for, or one column of a .tsv
-file. A store holds each side once, one after the other, and numbers their sentences through. A
-corpus is two sides and the lines that are kept of them. So a text in five languages, with all
-twenty directions between them, is five sides and not forty:
+A *side* is one file of lines, or all files that a name with a * matches, or one column of a .tsv
+file. A store holds each side once, one after the other, and numbers their sentences consecutively.
+A corpus is two sides and the lines kept from them. So a text in five languages, with all twenty
+directions between them, is five sides and not forty:
 
     text text.starts                  sentence n: text[starts[n] : starts[n + 1]], a line of UTF-8
     ids ids.starts                    its pieces, likewise (source.ids and target.ids: see below)
@@ -14,11 +14,11 @@ twenty directions between them, is five sides and not forty:
     store.json                        format, type of an id, sides, corpora in their order
 
 With two vocabularies there are `source.ids` and `target.ids`; a side that is never a source has no
-source ids, and so on. A source's tag and end belong to the pair and not to the sentence: they are
-added when a batch is made. What a model made begins with the mark `<s>` in `ids`, which a target
-leaves out.
+source ids, and so on. The tag and end token of a source belong to the pair, not to the sentence,
+and are added when a batch is made. Synthetic sentences begin with the mark `<s>` in `ids`; targets
+drop it.
 
-Arrays are flat files; nothing is ever held in memory as a whole.
+Arrays are flat files, and none is ever loaded as a whole.
 """
 
 import json
@@ -40,7 +40,7 @@ _LENGTH, _PLACE, _BYTE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uin
 
 @dataclass(frozen=True)
 class Side:
-    """Sentences `first`, `first` + 1, ... of a store."""
+    """A side of a store: the sentences `first`, `first` + 1, ..."""
 
     name: str
     first: int
@@ -49,7 +49,7 @@ class Side:
 
 @dataclass(frozen=True)
 class StoredCorpus:
-    """Which sides it joins, how many pairs it keeps, and the tag that its sources begin with."""
+    """A corpus of a store: its two sides, its number of pairs, and the tag of its sources."""
 
     source: int
     target: int
@@ -61,8 +61,8 @@ def type_of_ids(vocabulary: int) -> np.dtype:
     return np.dtype(np.uint16 if vocabulary <= 2**16 else np.uint32)
 
 
-class Rows:
-    """Sequences end to end in one file, and where each starts in another."""
+class RaggedFile:
+    """Sequences concatenated in one file, with their start offsets in another."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype):
         self.values = map_array(folder / name, dtype)
@@ -74,8 +74,7 @@ class Rows:
             complete = False
         if not complete:
             raise RunError(
-                f"{folder / name} is damaged: it holds {len(self.values)} items. Start the run "
-                "afresh."
+                f"{folder / name} is damaged: it holds {len(self.values)} items. Start a new run."
             )
 
     def __len__(self) -> int:
@@ -90,8 +89,8 @@ class Rows:
         return lengths
 
 
-class RowsWriter:
-    """Appends sequences to what `Rows` reads."""
+class RaggedFileWriter:
+    """Writes the files that `RaggedFile` reads."""
 
     def __init__(self, folder: Path, name: str):
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,9 +116,9 @@ class RowsWriter:
 
 
 class StoreWriter:
-    """Makes a store of text and ids that are in its folder already.
+    """Turns a folder of text and ids into a store.
 
-    It appends pairs, corpus by corpus.
+    Pairs are appended corpus by corpus.
     """
 
     def __init__(self, folder: Path, ids: np.dtype, sides: list[Side], mark: int | None, end: int):
@@ -138,7 +137,7 @@ class StoreWriter:
         return self
 
     def begin(self, source: int, target: int, tag: int | None) -> None:
-        """A corpus of these sides; the pairs that follow are its."""
+        """Start a corpus of these sides; the pairs added next belong to it."""
         self._corpora.append(StoredCorpus(source, target, 0, tag))
 
     def add(
@@ -182,8 +181,8 @@ class Store:
             self._mark = facts["mark"]
             self._end = facts["end"]
             names = [IDS, IDS] if (folder / IDS).exists() else [SOURCE_IDS, TARGET_IDS]
-            rows = {name: Rows(folder, name, dtype) for name in names} | {
-                TEXT: Rows(folder, TEXT, _BYTE)
+            rows = {name: RaggedFile(folder, name, dtype) for name in names} | {
+                TEXT: RaggedFile(folder, TEXT, _BYTE)
             }
             self.lines = map_array(folder / "lines", _PLACE)
             self.source_lengths = map_array(folder / "source.lengths", _LENGTH)
@@ -218,11 +217,11 @@ class Store:
         return len(self.lines)
 
     def corpora(self, indices: np.ndarray) -> np.ndarray:
-        """The number of the corpus that each of these pairs is from."""
+        """Return the corpus number of each pair."""
         return np.searchsorted(self._ends, indices, side="right")
 
     def sources(self, indices: np.ndarray, pad: int) -> np.ndarray:
-        """Source ids of some pairs as rows, padded on the right: tag, mark, pieces, end.
+        """Return the source ids of some pairs, padded on the right: tag, mark, pieces, end.
 
         (B, longest)
         """
@@ -238,7 +237,7 @@ class Store:
         return rows
 
     def targets(self, indices: np.ndarray, pad: int) -> np.ndarray:
-        """Target ids, without the ends that a batch adds and without the mark. (B, longest)"""
+        """Return target ids without end tokens (a batch adds them) or marks. (B, longest)"""
         indices = np.asarray(indices)
         numbers = self._targets_from[self.corpora(indices)] + self.lines[indices] - 1
         starts = self._target.starts[numbers]
@@ -265,12 +264,12 @@ class Store:
 
 
 def line_of(text: str) -> str:
-    """A line without its end."""
+    """Strip the line ending."""
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def is_marked(rows: Rows, numbers: np.ndarray, mark: int | None) -> np.ndarray:
-    """Which of these sentences begin with the mark of what a model made, as ones and zeros. (B,)"""
+def is_marked(rows: RaggedFile, numbers: np.ndarray, mark: int | None) -> np.ndarray:
+    """Return 1 for each sentence that begins with the mark of synthetic text, else 0. (B,)"""
     marked = np.zeros(len(numbers), dtype=np.int64)
     if mark is not None and len(rows.values):
         filled = rows.lengths(numbers) > 0
@@ -301,7 +300,7 @@ def _padded(
 
 
 def map_array(path: Path, dtype: np.dtype) -> np.ndarray:
-    """The file as an array that the system pages in as needed (an empty file cannot be mapped)."""
+    """Memory-map a file as an array; an empty file, which cannot be mapped, gives no items."""
     return (
         np.asarray(np.memmap(path, dtype=dtype, mode="r"))
         if path.stat().st_size

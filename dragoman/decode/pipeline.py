@@ -20,7 +20,7 @@ from dragoman.decode.query import BudgetError, Life, together
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate, Translation, count_words, joined
-from dragoman.engine.interface import Engine
+from dragoman.engine.protocol import Engine
 from dragoman.text.codec import Codec
 from dragoman.text.languages import reason_to_keep
 from dragoman.text.memory import EXACT, Match
@@ -31,7 +31,7 @@ class Pipeline:
 
     def __init__(self, engine: Engine, codec: Codec, decoding: DecodingConfig):
         self._engine, self._codec = engine, codec
-        self.splitter = Splitter(codec, decoding, engine.max_length, engine.listed)
+        self.splitter = Splitter(codec, decoding, engine.max_length, engine.allowed_tokens)
         self.proposer = Proposer(codec, decoding, engine.has_attention)
         self._promises = [make(self.splitter, self.proposer) for make in PROMISES.values()]
 
@@ -123,8 +123,8 @@ class Pipeline:
         return Translation(text, candidates, match=match, adapted=self._is_adapted(parts))
 
     def _is_adapted(self, parts: Sequence[tuple[Part, tuple[Candidate, ...]]]) -> bool:
-        first, *others = self._engine.choices
-        return bool(others) and any(self._engine.chosen(part.ids) is not first for part, _ in parts)
+        first, *others = self._engine.variants
+        return bool(others) and any(self._engine.route(part.ids) is not first for part, _ in parts)
 
 
 def _key(part: Part, request: Request) -> object:

@@ -10,7 +10,7 @@ on its neighbours.
 
 Where the engine cannot be forked, as on a GPU, the processes do the work with text, and ask the one
 that has it to search (`asking.py`). What several of them ask for at the same time is searched
-together (`gathering.py`). If the engine is not made yet (`engine/deferred.py`), it is made in a
+together (`gathering.py`). If the engine is not made yet (`engine/lazy.py`), it is made in a
 process of its own, or in several: Python would not let one use the GPU all the time.
 """
 
@@ -34,7 +34,7 @@ from dragoman.decode.asking import Asking
 from dragoman.decode.gathering import Gathering
 from dragoman.decode.query import Answer, Query
 from dragoman.decode.searcher import Searcher
-from dragoman.engine.gpus import Place
+from dragoman.engine.gpus import DeviceSlot
 from dragoman.errors import DragomanError, TranslationError
 
 Search = Callable[[list[Query]], list[Answer]]
@@ -89,7 +89,7 @@ class Forks:
         count: int,
         first_chunks: Sequence[Sequence[str]],
         searcher: Searcher | None = None,
-        places: Sequence[Place] = (),
+        places: Sequence[DeviceSlot] = (),
     ):
         """So many processes, which begin with these chunks: to start the next one takes some
         milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: answers
@@ -126,7 +126,7 @@ class Forks:
             self._free.put(worker)
 
     def _fork_engines(
-        self, searcher: Searcher, places: Sequence[Place], pipes: Sequence[Sequence[_Pipe]]
+        self, searcher: Searcher, places: Sequence[DeviceSlot], pipes: Sequence[Sequence[_Pipe]]
     ) -> None:
         for number, place in enumerate(places):
             asking = [ours for _, (ours, _) in pipes[number :: len(places)]]
@@ -173,7 +173,7 @@ class Forks:
         count: int,
         first_chunks: Sequence[Sequence[str]],
         searcher: Searcher | None = None,
-        places: Sequence[Place] = (),
+        places: Sequence[DeviceSlot] = (),
     ) -> Iterator["Forks"]:
         forks = cls(translate, count, first_chunks, searcher, places)
         try:
@@ -289,7 +289,7 @@ def _nobody(queries: list[Query]) -> list[Answer]:
 
 def _search(
     searcher: Searcher,
-    place: Place,
+    place: DeviceSlot,
     connections: Sequence[Connection],
     of_others: Sequence[Connection],
 ) -> NoReturn:
@@ -298,7 +298,7 @@ def _search(
         _begin(of_others)
         gc.disable()  # nothing of what is imported now is garbage
         with suppress(Exception):  # what is wrong with the GPU is told to whoever asks for a search
-            searcher.settle(place)
+            searcher.load_on(place)
         gc.freeze()
         gc.enable()
         Gathering(searcher).serve(connections)

@@ -36,7 +36,7 @@ class Proposer:
 
     def width(self, request: Request) -> int:
         """Hypotheses that a search keeps for each part."""
-        return max(self.settings(request).beam, request.nbest)
+        return max(self.settings(request).beam_size, request.nbest)
 
     def query(self, part: Part, request: Request) -> Query:
         """The plain search for a part."""

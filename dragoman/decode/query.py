@@ -34,7 +34,7 @@ class Manner:
     @property
     def width(self) -> int:
         """Hypotheses of a sentence at every step."""
-        return self.nbest if self.sampling else max(self.settings.beam, self.nbest)
+        return self.nbest if self.sampling else max(self.settings.beam_size, self.nbest)
 
 
 class Query(NamedTuple):

@@ -15,9 +15,9 @@ from dragoman.decode.query import Hypotheses, Manner, Query
 from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.search.table import SEARCHES, RecordedSearch, Search
 from dragoman.decode.search.task import Observer, Task
-from dragoman.engine.deferred import DeferredEngine
-from dragoman.engine.gpus import Place
-from dragoman.engine.interface import Engine, by_engine
+from dragoman.engine.gpus import DeviceSlot
+from dragoman.engine.lazy import LazyEngine
+from dragoman.engine.protocol import Engine, group_by_engine
 from dragoman.text.subword import Flat
 
 _USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
@@ -31,10 +31,10 @@ class Searcher:
         self._engine = engine
         self._searches = [make() for make in SEARCHES.values()]
 
-    def settle(self, place: Place) -> None:
+    def load_on(self, place: DeviceSlot) -> None:
         """Make the engine, if it is not made yet, in this process and at this place."""
-        if isinstance(self._engine, DeferredEngine):
-            self._engine.settle(place)
+        if isinstance(self._engine, LazyEngine):
+            self._engine.load_on(place)
 
     def __call__(
         self,
@@ -51,7 +51,7 @@ class Searcher:
         results: list[Hypotheses] = [[]] * len(queries)
         batches = self.batched(queries, at_once or self.at_once)
         in_batches = [[queries[row] for row in batch] for batch in batches]
-        one_core = self._engine.on_one_core if at_once == 1 else None
+        one_core = self._engine.single_threaded if at_once == 1 else None
         searched = (
             (self._search(one_core, batch, on_step, observer) for batch in in_batches)
             if one_core is not None
@@ -68,7 +68,7 @@ class Searcher:
         task = Task(manner.settings, manner.nbest)
         engine = self._engine.ready
         search = self._search_for(engine, task)
-        if len(engine.choices) > 1 or not isinstance(search, RecordedSearch):
+        if len(engine.variants) > 1 or not isinstance(search, RecordedSearch):
             return PackedHypotheses.of(self([Query(ids, manner) for ids in sources.lists()]))
         tokens = search.batch_tokens(engine, manner.width)
         batches = self.batches(sources.lengths, manner.settings, manner.width, 1, tokens)
@@ -81,7 +81,7 @@ class Searcher:
     @property
     def at_once(self) -> int:
         """Batches at a time: those that can do without threads of their own, one per thread."""
-        return 1 if self._engine.on_one_core is None else self._engine.threads
+        return 1 if self._engine.single_threaded is None else self._engine.threads
 
     def batched(self, queries: Sequence[Query], at_once: int) -> list[list[int]]:
         """The numbers of queries that are searched together."""
@@ -139,7 +139,7 @@ class Searcher:
         settings = queries[group[0]].manner.settings
         scores = self._engine.searches_on_device and queries[group[0]].outputs
         tokens = RecordedSearch.batch_tokens(self._engine.ready, 1) if scores else 0
-        for _, numbers in by_engine(self._engine, [queries[row].ids for row in group]):
+        for _, numbers in group_by_engine(self._engine, [queries[row].ids for row in group]):
             rows = [group[number] for number in numbers]
             lengths = [len(queries[row].ids) for row in rows]
             for batch in self.batches(lengths, settings, width, at_once, tokens):
@@ -152,7 +152,7 @@ class Searcher:
         observer: Observer | None,
     ) -> Iterable[list[Hypotheses]]:
         at_once = min(self.at_once, len(batches))
-        one_core = self._engine.on_one_core
+        one_core = self._engine.single_threaded
         if one_core is None or at_once < 2 or observer:  # who looks on sees the batches in order
             return (self._search(self._engine, batch, on_step, observer) for batch in batches)
         from concurrent.futures import ThreadPoolExecutor  # a text alone is done sooner without
@@ -169,7 +169,7 @@ class Searcher:
     ) -> list[Hypotheses]:
         """A batch of queries of one group."""
         first, sources = queries[0], [query.ids for query in queries]
-        engine = engine.ready.chosen(first.ids)  # which is that of the whole batch
+        engine = engine.ready.route(first.ids)  # which is that of the whole batch
         manner = first.manner
         # a forced piece may be on nobody's list
         listed = not (first.prefix or first.outputs or first.phrases is not None)

@@ -62,7 +62,7 @@ class Splitter:
                 pair = self.target(text, request), self.source(text, request)
                 rows_of_pair.setdefault(pair, []).append(row)
         parts: list[Part] = []
-        by_sentence = self._settings(request).by_sentence
+        by_sentence = self._settings(request).split_sentences
         for (to, source), rows in rows_of_pair.items():
             wholes = [Part(first + row, 0, [], to, lines[row], source=source) for row in rows]
             for whole in self.encode(wholes, request):

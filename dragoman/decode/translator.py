@@ -27,10 +27,10 @@ from dragoman.decode.query import Answer, Life, Query, drive
 from dragoman.decode.request import Options, Request
 from dragoman.decode.searcher import Searcher
 from dragoman.decode.translation import Translation
-from dragoman.engine.choose import make_engine
-from dragoman.engine.deferred import DeferredEngine
-from dragoman.engine.gpus import Place, places
-from dragoman.engine.interface import Engine, usable_cores
+from dragoman.engine.factory import make_engine
+from dragoman.engine.gpus import DeviceSlot, plan_device_slots
+from dragoman.engine.lazy import LazyEngine
+from dragoman.engine.protocol import Engine, usable_cores
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.languages import known_code
@@ -238,7 +238,7 @@ class Translator:
         # What is drawn depends on the numbers of the lines, and an observer wants to see all steps.
         watched = request.sampling or request.observer or request.on_step
         divided = not watched and processes > 1 and can_fork()
-        one_core = self.engine.on_one_core if divided else None
+        one_core = self.engine.single_threaded if divided else None
         alone = self._with_engine(one_core) if one_core is not None else None
         # A GPU stays with this process: the others do the work with text.
         divided = alone is not None or (divided and on_device)
@@ -268,7 +268,7 @@ class Translator:
                     if alone is not None:
                         # What a search needs is made with its first sentence. Made here, it is
                         # made once.
-                        for engine in alone.engine.choices:
+                        for engine in alone.engine.variants:
                             alone._with_engine(engine).translate(lines[:1], request)
                     count = min(processes, len(texts)) if alone is not None else processes
                     begun = texts[:count]
@@ -285,11 +285,11 @@ class Translator:
             while under_way:
                 yield under_way.popleft().result()
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[DeviceSlot]:
         """Where processes of their own may run the model: one that is made stays where it is."""
         engine = self.engine
-        later = isinstance(engine, DeferredEngine) and not engine.is_made
-        return places(usable_cores()) if later else []
+        later = isinstance(engine, LazyEngine) and not engine.is_made
+        return plan_device_slots(usable_cores()) if later else []
 
     def _chunks(self, lines: Sequence[str], request: Request, processes: int) -> list[list[int]]:
         """Numbers of lines that one process takes at once: some batches, as far as can be told
@@ -338,7 +338,7 @@ class Translator:
             changes["source_language"] = changes.pop("source")
         if "beam" in changes:
             changes["decoding"] = replace(
-                self.pipeline.proposer.settings(request), beam=changes.pop("beam")
+                self.pipeline.proposer.settings(request), beam_size=changes.pop("beam")
             )
         return replace(request, **changes)
 
@@ -379,7 +379,7 @@ class Translator:
             )
         if request.glossary.terms and (request.sampling or request.prefix or request.observer):
             raise ConfigError("a glossary goes with a search, not with sampling or a prefix.")
-        beam = self.pipeline.proposer.settings(request).beam
+        beam = self.pipeline.proposer.settings(request).beam_size
         for name, number in (("nbest", request.nbest), ("beam", beam)):
             if not 1 <= number <= MOST_HYPOTHESES:
                 raise ConfigError(f"{name} is {number}: it must be from 1 to {MOST_HYPOTHESES}.")

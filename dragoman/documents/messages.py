@@ -11,7 +11,7 @@ from dragoman.documents import markdown
 from dragoman.documents.document import DocumentError, Options, Span
 from dragoman.documents.segment import Code, Kind, Segment, made, written
 from dragoman.errors import needs_package
-from dragoman.storage.untrusted import parsed_json
+from dragoman.storage.safe_read import parse_json
 
 # JSON and notebooks
 
@@ -71,7 +71,7 @@ def json_places(text: str) -> Iterator[JsonPlace]:
 
 def checked_json(text: str) -> Any:
     try:
-        return parsed_json(text.removeprefix("\ufeff").encode())
+        return parse_json(text.removeprefix("\ufeff").encode())
     except ValueError as error:
         raise DocumentError(f"it is not JSON ({error}).") from None
 

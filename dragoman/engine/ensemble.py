@@ -1,4 +1,4 @@
-"""Several engines as one: their probabilities are averaged at every step."""
+"""Combine several engines: average their probabilities at every step."""
 
 from collections.abc import Container, Sequence
 from functools import cached_property
@@ -6,27 +6,27 @@ from itertools import product
 
 import numpy as np
 
-from dragoman.engine.interface import Engine, Forbidden, Step, top_k
+from dragoman.engine.protocol import BannedTokens, Engine, Step, top_k
 
 
 class Ensemble(Engine):
-    """An engine whose state is the states of its members; all must share their vocabularies."""
+    """An engine whose state is the list of its members' states; all share one vocabulary."""
 
     def __init__(self, members: Sequence[Engine]):
         self.members = list(members)
         self.target = self.members[0].target
         self._chosen: dict[tuple[int, ...], Ensemble] = {}
 
-    def chosen(self, source: Sequence[int]) -> "Ensemble":
-        """Of the engines that its members choose."""
-        return self._of([member.chosen(source) for member in self.members])
+    def route(self, source: Sequence[int]) -> "Ensemble":
+        """Return the ensemble of the engines that the members route this source to."""
+        return self._of([member.route(source) for member in self.members])
 
     @property
-    def choices(self) -> "Sequence[Ensemble]":
-        return [self._of(members) for members in product(*(m.choices for m in self.members))]
+    def variants(self) -> "Sequence[Ensemble]":
+        return [self._of(members) for members in product(*(m.variants for m in self.members))]
 
     def _of(self, members: Sequence[Engine]) -> "Ensemble":
-        """The same ensemble whenever its members are the same."""
+        """Return one and the same ensemble for the same members."""
         if list(members) == self.members:
             return self
         return self._chosen.setdefault(tuple(map(id, members)), Ensemble(members))
@@ -35,9 +35,9 @@ class Ensemble(Engine):
     def without_shortlist(self) -> "Ensemble":
         return Ensemble([member.without_shortlist for member in self.members])
 
-    def listed(self, source: Sequence[int]) -> Container[int] | None:
-        """The pieces of the first member that has a list: the others mostly have the same."""
-        lists = (member.listed(source) for member in self.members)
+    def allowed_tokens(self, source: Sequence[int]) -> Container[int] | None:
+        """Return the list of the first member that has one; members usually share it."""
+        lists = (member.allowed_tokens(source) for member in self.members)
         return next((pieces for pieces in lists if pieces is not None), None)
 
     @property
@@ -63,11 +63,11 @@ class Ensemble(Engine):
         k: int | None,
         *,
         attention: bool = False,
-        forbid: Forbidden | None = None,
-        also: np.ndarray | None = None,
+        banned: BannedTokens | None = None,
+        extra_tokens: np.ndarray | None = None,
     ) -> Step:
         steps = [
-            member.step(s, parents, tokens, None, attention=attention, forbid=forbid)
+            member.step(s, parents, tokens, None, attention=attention, banned=banned)
             for member, s in zip(self.members, state, strict=True)
         ]
         states = [step.state for step in steps]
@@ -77,7 +77,11 @@ class Ensemble(Engine):
         if k is None:
             return Step(states, None, log_probs, looked_at)
         best, values = top_k(log_probs, k)
-        asked = np.take_along_axis(log_probs, also, axis=1) if also is not None else None
+        asked = (
+            np.take_along_axis(log_probs, extra_tokens, axis=1)
+            if extra_tokens is not None
+            else None
+        )
         return Step(states, best, values, looked_at, asked)
 
     def score(
@@ -88,6 +92,6 @@ class Ensemble(Engine):
 
 
 def _log_mean(log_probs: Sequence[np.ndarray]) -> np.ndarray:
-    """log((p1 + ... + pn) / n), from logarithms."""
+    """Return log((p1 + ... + pn) / n), computed from logarithms."""
     mean: np.ndarray = np.logaddexp.reduce(np.stack(log_probs), axis=0) - np.log(len(log_probs))
     return mean

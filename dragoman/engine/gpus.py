@@ -1,6 +1,6 @@
-"""Which NVIDIA GPUs there are, asked of their driver.
+"""List NVIDIA GPUs by asking the driver.
 
-PyTorch takes seconds to tell, and a process that has spoken to CUDA can no longer be forked.
+PyTorch takes seconds to import, and a process that has initialized CUDA cannot fork.
 """
 
 import os
@@ -8,42 +8,43 @@ from typing import NamedTuple
 
 
 class Gpu(NamedTuple):
-    name: str  # what CUDA_VISIBLE_DEVICES calls it
-    memory: int  # bytes; 0: not known
+    name: str  # its name in CUDA_VISIBLE_DEVICES
+    memory: int  # bytes; 0 if unknown
 
 
-class Place(NamedTuple):
-    """Where a process runs a model: on this GPU, with this share of its memory."""
+class DeviceSlot(NamedTuple):
+    """The GPU that a process runs a model on, and its share of the GPU's memory."""
 
-    gpu: str  # empty: the one that is found there
+    gpu: str  # empty: the only one
     share: float
 
 
 _LARGE = 40 * 2**30  # bytes
-_PER_LARGE_GPU = 2  # processes: an H200 was no faster with three, and slower with four
-_CORES = 4  # for each of them: most are for the work with text
+_PER_LARGE_GPU = 2  # processes per GPU: an H200 was no faster with three, and slower with four
+_CORES = 4  # cores per process; most of them work on text
 
 
 def gpus() -> list[Gpu]:
-    """Those that this process may use; none if nobody can tell."""
+    """Return the GPUs visible to this process, or none if the driver cannot tell."""
     memories = _memories()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return [Gpu(str(number), memory) for number, memory in enumerate(memories)]
-    # Some are named by an identifier, and may be parts of a GPU.
+    # Some are named by identifier, and may be parts of a GPU.
     return [
         Gpu(name, memories[int(name)] if name.isdigit() and int(name) < len(memories) else 0)
         for name in filter(None, map(str.strip, visible.split(",")))
     ]
 
 
-def places(cores: int) -> list[Place]:
-    """A process for each GPU, and several for a large one, if there are cores for the text of all:
-    a process spends as much time in Python as its GPU takes, and another can have it then."""
+def plan_device_slots(cores: int) -> list[DeviceSlot]:
+    """Plan one process per GPU, or several on a large one if there are enough cores: a process
+    spends as much time in Python as on its GPU, and another can use the GPU meanwhile.
+    """
     found = gpus() or [Gpu("", 0)]
     several = max(1, min(_PER_LARGE_GPU, cores // _CORES // len(found)))
     return [
-        Place(gpu.name, 1 / count)
+        DeviceSlot(gpu.name, 1 / count)
         for gpu in found
         for count in [several if gpu.memory >= _LARGE else 1]
         for _ in range(count)
@@ -51,8 +52,8 @@ def places(cores: int) -> list[Place]:
 
 
 def _memories() -> list[int]:
-    """Of all GPUs in the machine, in bytes."""
-    import ctypes  # hardly anybody asks
+    """Return the memory of each GPU in the machine, in bytes."""
+    import ctypes  # imported here because it is rarely needed
 
     try:
         driver = ctypes.CDLL("libnvidia-ml.so.1")

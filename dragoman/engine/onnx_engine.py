@@ -3,9 +3,9 @@
     B sentences, S padded source length, N source tokens, w hypotheses of a sentence at most, R =
     B*w slots.
 
-The graphs are those of `dragoman/engine/onnx`, built here from the bundle's settings: none is read
-from a file. `dragoman/engine/grid.py` says where the rows of search live. Everything a step reads
-or writes is an array that ONNX Runtime was told of once; a step fills in numbers and runs.
+The graphs of `dragoman/engine/onnx` are built here from the bundle's settings; none is read from a
+file. `dragoman/engine/kv_slots.py` assigns the rows of search to slots. All inputs and outputs of a
+step are bound to arrays once; a step only writes numbers into them and runs.
 """
 
 import os
@@ -23,9 +23,8 @@ from dragoman.bundle.folder import OUTPUT_BIAS, OUTPUT_MATRICES, Bundle
 from dragoman.bundle.int8 import all_in_bytes, signed
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
-from dragoman.engine.grid import Grid
-from dragoman.engine.interface import Engine, Forbidden, Step, usable_cores
-from dragoman.engine.listed import Lists, OneList, in_lanes
+from dragoman.engine.buffer_pool import BUFFER_POOL
+from dragoman.engine.kv_slots import KvSlots
 from dragoman.engine.onnx.graphs import (
     beyond_graphs,
     columns_graph,
@@ -37,9 +36,10 @@ from dragoman.engine.onnx.graphs import (
 )
 from dragoman.engine.onnx.kernels import best_factors, lanes
 from dragoman.engine.onnx.native import library
-from dragoman.engine.onnx.native.blocks import Matrices, takes
 from dragoman.engine.onnx.native.library import Matrix
-from dragoman.engine.recycled import RECYCLED
+from dragoman.engine.onnx.native.native_blocks import Matrices, takes
+from dragoman.engine.protocol import BannedTokens, Engine, Step, usable_cores
+from dragoman.engine.shortlist_output import SharedShortlist, ShortlistBatch, round_up_to_lanes
 from dragoman.errors import BundleError, ConfigError
 from dragoman.text.vocabulary import Vocabulary
 
@@ -70,16 +70,16 @@ class Session(NamedTuple):
 
 
 @dataclass
-class State:
+class OnnxState:
     """What a step needs of those before it; it is used up by the step."""
 
-    grid: Grid
+    grid: KvSlots
     # Of the grid's sentences: keys (B, H, K, S), in greedy search (B, H, S, K), and values
     # (B, H, S, K).
     memory: dict[str, np.ndarray]
     mask: np.ndarray  # (B, 1, 1, S)
     longest: int  # of the sources, before they were padded to S
-    lists: Lists | OneList | None  # of the pieces that the grid's sentences may say; None: all
+    lists: ShortlistBatch | SharedShortlist | None  # None: all pieces
     feeds: dict[str, np.ndarray]  # the step's small inputs
     longer: dict[str, onnxruntime.OrtValue]  # the caches, as outputs
     session: onnxruntime.InferenceSession
@@ -163,16 +163,16 @@ class OnnxEngine(Engine):
             self._config, bundle.weights.get("target_embedding.positions.table")
         )
         self._shortlist = bundle.shortlist
-        self._one_lists: dict[frozenset[int], OneList] = {}
+        self._one_lists: dict[frozenset[int], SharedShortlist] = {}
         self._tags = frozenset(bundle.codec.source.never)  # and other pieces that are in no text
-        layers = range(self._config.decoder_layers)
+        layers = range(self._config.num_decoder_layers)
         self._memory = [f"{name}_{i}" for i in layers for name in "kv"]
-        self._recurrent = self._config.decoder_sublayer == "ssru"
+        self._recurrent = self._config.decoder_self_attention == "ssru"
         self._caches = [f"c_{i}" for i in layers] if self._recurrent else self._memory
 
     @cached_property
-    def on_one_core(self) -> "OnnxEngine":
-        encoder = self._encoder.on_one_core if self._encoder else None
+    def single_threaded(self) -> "OnnxEngine":
+        encoder = self._encoder.single_threaded if self._encoder else None
         return OnnxEngine(self._bundle, 1, encoder, self._greedy, self._packed)
 
     @cached_property
@@ -185,7 +185,7 @@ class OnnxEngine(Engine):
         engine._with_shortlist = self
         return engine
 
-    def listed(self, source: Sequence[int]) -> frozenset[int] | None:
+    def allowed_tokens(self, source: Sequence[int]) -> frozenset[int] | None:
         if self._shortlist is None:
             return None
         if not self._shortlist.bringing <= self._tags:
@@ -218,17 +218,17 @@ class OnnxEngine(Engine):
     def batch_tokens(self) -> int:
         return 1024  # larger batches were slower (docs/LOG.md)
 
-    def start(self, sources: Sequence[Sequence[int]]) -> State:
+    def start(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         longest = max(map(len, sources))
         # Our own operators see no padding.
-        padded = longest if self._native else in_lanes(longest, lanes())
-        heads = self._config.heads
-        features = self._config.width // heads
+        padded = longest if self._native else round_up_to_lanes(longest, lanes())
+        heads = self._config.num_heads
+        features = self._config.d_model // heads
         by_token = padded, features
         one_operator = self._greedy or self._native
         shapes = {"k": by_token if one_operator else (features, padded), "v": by_token}
         memory = {
-            f"memory_{name}": RECYCLED.empty((len(sources), heads, *shapes[name[0]]))
+            f"memory_{name}": BUFFER_POOL.empty((len(sources), heads, *shapes[name[0]]))
             for name in self._memory
         }
         mask = np.empty((len(sources), 1, 1, padded), dtype=np.float32)
@@ -240,12 +240,12 @@ class OnnxEngine(Engine):
             mask[first:last] = self._encode(sources[first:last], padded, parts)
             first = last
         if self._recurrent:
-            grid = Grid.of_cells(len(sources), len(self._caches), self._config.width)
+            grid = KvSlots.of_cells(len(sources), len(self._caches), self._config.d_model)
         else:
-            grid = Grid.first(len(sources), len(self._caches), heads, features)
+            grid = KvSlots.first(len(sources), len(self._caches), heads, features)
         return self._bound(grid, memory, mask, longest, lists)
 
-    def _lists(self, sources: Sequence[Sequence[int]]) -> Lists | OneList | None:
+    def _lists(self, sources: Sequence[Sequence[int]]) -> ShortlistBatch | SharedShortlist | None:
         if self._shortlist is None:
             return None
         if self._shortlist.bringing <= self._tags:
@@ -253,12 +253,12 @@ class OnnxEngine(Engine):
             if len(named) == 1:
                 return self._one_list(named.pop())
         bias = self._bundle.weights.get(OUTPUT_BIAS)
-        return Lists.first(self._shortlist, sources, bias, self._columns)
+        return ShortlistBatch.first(self._shortlist, sources, bias, self._columns)
 
-    def _one_list(self, tags: frozenset[int]) -> OneList:
+    def _one_list(self, tags: frozenset[int]) -> SharedShortlist:
         assert self._shortlist is not None
         if tags not in self._one_lists:
-            self._one_lists[tags] = OneList(tags, self._shortlist.of([*tags]))
+            self._one_lists[tags] = SharedShortlist(tags, self._shortlist.of([*tags]))
         return self._one_lists[tags]
 
     def _encode(
@@ -280,7 +280,7 @@ class OnnxEngine(Engine):
             feeds["lengths"] = lengths
         else:
             # Attention sees no further than the longest of these: most of a batch may be shorter.
-            seen = in_lanes(int(lengths.max()), lanes())
+            seen = round_up_to_lanes(int(lengths.max()), lanes())
             feeds["places"] = np.flatnonzero(real[:, :seen])
             feeds["tokens"] = np.ascontiguousarray(tokens[:, :seen])
             feeds["mask"] = np.repeat(mask[..., :seen], seen, axis=2)
@@ -295,20 +295,20 @@ class OnnxEngine(Engine):
 
     def step(
         self,
-        state: State,
+        state: OnnxState,
         parents: np.ndarray,
         tokens: np.ndarray,
         k: int | None,
         *,
         attention: bool = False,
-        forbid: Forbidden | None = None,
-        also: np.ndarray | None = None,
+        banned: BannedTokens | None = None,
+        extra_tokens: np.ndarray | None = None,
     ) -> Step:
         state = self._continued(state, parents)
         grid, feeds, lists = state.grid, state.feeds, state.lists
         pieces = lists.longest if lists else len(self.target)
         # as many as may be struck out
-        more = int(np.bincount(forbid[0]).max()) if forbid is not None else 0
+        more = int(np.bincount(banned[0]).max()) if banned is not None else 0
         best = min((k or 1) + more, pieces)
         feeds["tokens"][grid.slots] = tokens
         feeds["position"][0] = self._target_positions(grid.length)
@@ -316,7 +316,9 @@ class OnnxEngine(Engine):
             feeds["past"].fill(grid.length)
             if not self._native:
                 feeds["total"].fill(grid.length + 1)
-        asked = Asked(best if k is not None else 0, k is None or also is not None, attention)
+        asked = Asked(
+            best if k is not None else 0, k is None or extra_tokens is not None, attention
+        )
         if asked != state.asked:
             feeds["k"][0] = best
             if self._native:
@@ -333,15 +335,15 @@ class OnnxEngine(Engine):
             best_tokens = state.outputs["best_tokens"][grid.slots]
             best_log_probs = state.outputs["best_log_probs"][grid.slots]
             named = None
-            if also is not None:
-                named = state.outputs["log_probs"][grid.slots[:, None], also]
-            best_tokens, best_log_probs = _allowed(best_tokens, best_log_probs, k, forbid)
+            if extra_tokens is not None:
+                named = state.outputs["log_probs"][grid.slots[:, None], extra_tokens]
+            best_tokens, best_log_probs = _allowed(best_tokens, best_log_probs, k, banned)
             return Step(state, best_tokens, best_log_probs, looked_at, named)
         log_probs = state.outputs["log_probs"][grid.slots]
         if lists:
             log_probs = lists.spread(log_probs, grid.slots // grid.width, len(self.target))
-        if forbid is not None:
-            log_probs[forbid] = -np.inf
+        if banned is not None:
+            log_probs[banned] = -np.inf
         return Step(state, None, log_probs, looked_at)
 
     def score(
@@ -371,7 +373,7 @@ class OnnxEngine(Engine):
         names = [value.name for value in session.get_outputs()]
         return dict(zip(names, session.run(names, {"pieces": pieces}), strict=True))
 
-    def _continued(self, state: State, parents: np.ndarray) -> State:
+    def _continued(self, state: OnnxState, parents: np.ndarray) -> OnnxState:
         before = state.grid
         grid = before.continued(parents)
         if grid is before:
@@ -391,16 +393,16 @@ class OnnxEngine(Engine):
 
     def _bound(
         self,
-        grid: Grid,
+        grid: KvSlots,
         memory: dict[str, np.ndarray],
         mask: np.ndarray,
         longest: int,
-        lists: Lists | OneList | None,
-    ) -> State:
+        lists: ShortlistBatch | SharedShortlist | None,
+    ) -> OnnxState:
         """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at
         once."""
-        width = self._config.width
-        heads = self._config.heads
+        width = self._config.d_model
+        heads = self._config.num_heads
         rows = len(grid.writers)
         feeds: dict[str, np.ndarray] = {
             "tokens": np.zeros(rows, dtype=np.int64),
@@ -444,9 +446,9 @@ class OnnxEngine(Engine):
                 cache = cache.reshape(rows, width)
             longer[f"longer_{name}"] = value = onnxruntime.OrtValue.ortvalue_from_numpy(cache)
             binding.bind_ortvalue_input(f"cache_{name}", value)
-        return State(grid, memory, mask, longest, lists, feeds, longer, session.run, binding)
+        return OnnxState(grid, memory, mask, longest, lists, feeds, longer, session.run, binding)
 
-    def _make_step_session(self, lists: Lists | OneList | None) -> None:
+    def _make_step_session(self, lists: ShortlistBatch | SharedShortlist | None) -> None:
         """Begun while the encoder's session is made: each keeps a core busy for some time."""
         graph, one = _step_graph(lists)
         if (graph, one.tags if one else None) in self._sessions:
@@ -458,7 +460,7 @@ class OnnxEngine(Engine):
 
         Thread(target=make).start()
 
-    def _session(self, graph: str, one: OneList | None = None) -> Session:
+    def _session(self, graph: str, one: SharedShortlist | None = None) -> Session:
         """Made on first use: few translations need them all."""
         key = graph, one.tags if one else None
         with self._making.setdefault(key, Lock()):  # several batches may ask at once
@@ -466,7 +468,7 @@ class OnnxEngine(Engine):
                 self._sessions[key] = self._new_session(graph, one)
         return self._sessions[key]
 
-    def _new_session(self, graph: str, one: OneList | None) -> Session:
+    def _new_session(self, graph: str, one: SharedShortlist | None) -> Session:
         weights = dict(self._bundle.weights)
         if one is not None:
             weights |= of_one_list(weights, one.pieces, one.longest)
@@ -512,7 +514,7 @@ class OnnxEngine(Engine):
         self,
         graph: str,
         weights: dict[str, np.ndarray],
-        one: OneList | None,
+        one: SharedShortlist | None,
         matrices: Matrices | None,
     ) -> bytes:
         config, ranges, greedy = self._config, self._bundle.ranges, self._greedy
@@ -563,8 +565,10 @@ def onnx_version() -> tuple[int, ...]:
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 
 
-def _step_graph(lists: Lists | OneList | None) -> tuple[str, OneList | None]:
-    if isinstance(lists, OneList):
+def _step_graph(
+    lists: ShortlistBatch | SharedShortlist | None,
+) -> tuple[str, SharedShortlist | None]:
+    if isinstance(lists, SharedShortlist):
         return ONE_LIST_STEP, lists
     return LISTED_STEP if lists else STEP, None
 
@@ -585,7 +589,9 @@ class Positions:
 
     def __init__(self, config: ModelConfig, learned: np.ndarray | None):
         self._config, self._learned = config, learned
-        self._table = np.zeros((0, config.width), dtype=np.float32) if learned is None else learned
+        self._table = (
+            np.zeros((0, config.d_model), dtype=np.float32) if learned is None else learned
+        )
 
     def __call__(self, position: int) -> np.ndarray:
         """The vector of one. (D,)"""
@@ -598,18 +604,18 @@ class Positions:
         table = self._table
         if self._learned is None and count > len(table):
             table = self._table = sinusoids(
-                max(256, 2 * count), self._config.width, self._config.positions.base
+                max(256, 2 * count), self._config.d_model, self._config.positions.base
             )
         return table[:count]
 
 
 def _allowed(
-    tokens: np.ndarray, log_probs: np.ndarray, k: int, forbid: Forbidden | None
+    tokens: np.ndarray, log_probs: np.ndarray, k: int, banned: BannedTokens | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best of each row that are not forbidden."""
-    if forbid is None:
+    if banned is None:
         return tokens, log_probs
-    rows, barred = forbid
+    rows, barred = banned
     if not (tokens[rows] == barred[:, None]).any():  # as at nearly every step
         return tokens[:, :k], log_probs[:, :k]
     struck = np.zeros(tokens.shape, dtype=bool)

@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 from dragoman.bundle.folder import Bundle
 from dragoman.data.batches import collate, pad
-from dragoman.engine.interface import Engine, Forbidden, Inspector, Step, alignment_layer
+from dragoman.engine.protocol import BannedTokens, Engine, Inspector, Step, alignment_layer
 from dragoman.errors import BundleError, ConfigError, TranslationError
-from dragoman.model.attention import Packed
+from dragoman.model.attention import PackedLayout
 from dragoman.model.build import Model, build_model
 from dragoman.model.kernels import usable
 from dragoman.model.transformer import Transformer
@@ -163,8 +163,8 @@ class TorchEngine(Engine, Inspector):
         k: int | None,
         *,
         attention: bool = False,
-        forbid: Forbidden | None = None,
-        also: np.ndarray | None = None,
+        banned: BannedTokens | None = None,
+        extra_tokens: np.ndarray | None = None,
     ) -> Step:
         state = state.select(parents)
         hidden, weights = self.model.step(
@@ -172,13 +172,17 @@ class TorchEngine(Engine, Inspector):
         )
         log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (R, V)
         log_probs[:, self._never] = -torch.inf
-        if forbid is not None:
-            log_probs[self._tensor(forbid[0]), self._tensor(forbid[1])] = -torch.inf
+        if banned is not None:
+            log_probs[self._tensor(banned[0]), self._tensor(banned[1])] = -torch.inf
         looked_at = weights.float().cpu().numpy() if weights is not None else None
         if k is None:
             return Step(state, None, log_probs.cpu().numpy(), looked_at)
         best = log_probs.topk(min(k, log_probs.shape[1]), dim=-1)
-        asked = log_probs.gather(1, self._tensor(also)).cpu().numpy() if also is not None else None
+        asked = (
+            log_probs.gather(1, self._tensor(extra_tokens)).cpu().numpy()
+            if extra_tokens is not None
+            else None
+        )
         return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), looked_at, asked)
 
     @torch.inference_mode()
@@ -217,8 +221,8 @@ class TorchEngine(Engine, Inspector):
             at,
             ids_before,
             at_before,
-            Packed(starts, starts, longest),
-            Packed(starts_before, starts, longest),
+            PackedLayout(starts, starts, longest),
+            PackedLayout(starts_before, starts, longest),
         )
         rows = max(1, _LOGITS // len(self.target))
         chosen = [
@@ -253,12 +257,12 @@ class TorchEngine(Engine, Inspector):
         hidden = self.model(ids, self._tensor(batch.target_in))
         found = {"decoder": hidden, "logits": self.model.logits(hidden)}
         with suppress(TranslationError):  # some architectures have no encoder
-            found = {"encoder": self.model.encode(ids)[0], **found}
+            found = {"encoder": self.model.encoder_states(ids)[0], **found}
         return {name: values[0].float().cpu().numpy() for name, values in found.items()}
 
     @torch.inference_mode()
     def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:
-        memory, mask = self.model.encode(self._tensor(pad(sources, self.source.pad)))
+        memory, mask = self.model.encoder_states(self._tensor(pad(sources, self.source.pad)))
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
         vectors: np.ndarray = ((memory * real).sum(dim=1) / real.sum(dim=1)).float().cpu().numpy()
         return vectors

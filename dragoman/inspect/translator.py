@@ -12,8 +12,8 @@ from dragoman.bundle.folder import parameters_by_part
 from dragoman.decode.request import Options, Request
 from dragoman.decode.searcher import batches_by_length
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
-from dragoman.engine.interface import Engine, Inspector
+from dragoman.engine.factory import make_engine
+from dragoman.engine.protocol import Engine, Inspector
 from dragoman.errors import TranslationError
 from dragoman.text.detect import detect
 
@@ -176,7 +176,7 @@ class InspectableTranslator(Translator):
             alone: np.ndarray = self.embed([texts], request, **options)[0]
             return alone
         parts = self.pipeline.splitter(texts, self.check(self.request(request, options)))
-        vectors = np.zeros((len(texts), self.config.model.width))
+        vectors = np.zeros((len(texts), self.config.model.d_model))
         lengths = [len(part.ids) for part in parts]
         for rows in batches_by_length(lengths, self.engine.batch_tokens):
             means = self.inspector.embed([parts[row].ids for row in rows])
@@ -203,7 +203,7 @@ class InspectableTranslator(Translator):
 
     def inspector_of(self, source: Sequence[int]) -> Inspector:
         """What shows how a source, as ids, is translated: an adapter is for some sentences only."""
-        found = self._looked_into.chosen(source).inspector
+        found = self._looked_into.route(source).inspector
         assert found is not None
         return found
 

@@ -7,7 +7,7 @@ For a source x, sample translations y1 ... yK from the model. The loss is their 
     R = Σ_k Q_k (1 - GLEU(y_k, reference))       Q_k = p(y_k|x)^α / Σ_j p(y_j|x)^α
 
 Its gradient is Σ_k α Q_k (cost_k - R) ∇log p(y_k|x), so translations that are better than the
-average become more likely. A repeated sample counts twice. For a small `training.risk_sharpness` α
+average become more likely. A repeated sample counts twice. For a small `training.mrt_sharpness` α
 the gradient is therefore α times the gradient of the expected cost, with the mean of all samples as
 its baseline; a larger α gives more weight to likely samples. A likelihood term on the same scale
 keeps the model close to where it started: loss = R + α λ likelihood. The weight of a sentence is
@@ -31,11 +31,11 @@ from dragoman.model.build import Model
 from dragoman.text.metrics import gleu
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
-from dragoman.training.distributed import ALONE, Ranks
+from dragoman.training.distributed import SINGLE, DistContext
 from dragoman.training.gradients import GRADIENTS, Gradients
 
 
-class RiskGradients(Gradients):
+class MinimumRiskGradients(Gradients):
     """The gradients of the risk over K samples for each of B sentences.
 
     The samples of a sentence are consecutive rows.
@@ -47,7 +47,7 @@ class RiskGradients(Gradients):
         config: Config,
         device: torch.device,
         target: Vocabulary,
-        ranks: Ranks = ALONE,
+        ranks: DistContext = SINGLE,
     ):
         super().__init__(model, config, device, ranks)
         self._training = config.training
@@ -55,8 +55,8 @@ class RiskGradients(Gradients):
         self._target = target
         self._flops_of_drawn = 0.0
 
-    def clear(self) -> None:
-        super().clear()
+    def zero(self) -> None:
+        super().zero()
         self._flops_of_drawn = 0.0
 
     def flops(self, batches: Sequence[Batch]) -> float:
@@ -65,12 +65,12 @@ class RiskGradients(Gradients):
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         likelihood, nll = super().losses(batch)
         weights = torch.from_numpy(batch.target_lengths).to(self._device)
-        share = self._training.risk_sharpness * self._training.risk_likelihood
+        share = self._training.mrt_sharpness * self._training.mrt_likelihood
         return (self._risk(batch) * weights).sum() + share * likelihood, nll
 
     def _risk(self, batch: Batch) -> Tensor:
         """(B,)"""
-        count, pad_id = self._training.risk_samples, self._target.pad
+        count, pad_id = self._training.mrt_samples, self._target.pad
         source = torch.from_numpy(batch.source).to(self._device)
         longest = min(2 * batch.target_in.shape[1], self._longest)
         self._model.eval()
@@ -95,12 +95,12 @@ class RiskGradients(Gradients):
             [1 - gleu(y, references[i // count]) for i, y in enumerate(translations)],
             device=self._device,
         )
-        scores = self._training.risk_sharpness * self._log_probs(drawn)
+        scores = self._training.mrt_sharpness * self._log_probs(drawn)
         return expected_cost(scores.view(-1, count), costs.view(-1, count))
 
     def _log_probs(self, drawn: Batch) -> Tensor:
         """Return log p of each translation, the end included. (B*K,)"""
-        hidden, targets = self.hidden(drawn)
+        hidden, targets = self.forward(drawn)
         # (N,)
         each = -F.cross_entropy(self._model.logits(hidden).float(), targets, reduction="none")
         places = torch.from_numpy(drawn.real).to(self._device)
@@ -112,7 +112,7 @@ class RiskGradients(Gradients):
         )
 
 
-GRADIENTS["risk"] = RiskGradients
+GRADIENTS["mrt"] = MinimumRiskGradients
 
 
 def expected_cost(scores: Tensor, costs: Tensor) -> Tensor:

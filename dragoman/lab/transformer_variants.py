@@ -243,7 +243,7 @@ class GroupedHeads(PaperHeads):
 
     @classmethod
     def of(cls, config: ModelConfig) -> Self:
-        return cls(config.width, config.heads, config.attention.groups)
+        return cls(config.d_model, config.num_heads, config.attention.groups)
 
 
 class NarrowHeads(BareHeads):
@@ -321,7 +321,7 @@ class SinusoidalFromOne(Sinusoidal):
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        self.features, self.base = config.width, config.positions.base
+        self.features, self.base = config.d_model, config.positions.base
 
 
 SIMILARITIES |= {

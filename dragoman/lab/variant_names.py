@@ -36,19 +36,19 @@ def _decoder_only(settings: Given) -> Iterator[str]:
 
 
 def _bidirectional(settings: Given) -> Iterator[str]:
-    if settings["model.width"] % 2:
+    if settings["model.d_model"] % 2:
         yield (
-            f"model.width={settings['model.width']} is odd: the encoder needs half of it for each "
-            "direction."
+            f"model.d_model={settings['model.d_model']} is odd: the encoder needs half of it for "
+            "each direction."
         )
 
 
 def _gnmt(settings: Given) -> Iterator[str]:
     yield from _bidirectional(settings)
-    if settings["model.decoder_layers"] < 2:
+    if settings["model.num_decoder_layers"] < 2:
         yield (
             "gnmt passes its attention to the layers above the first: set "
-            "model.decoder_layers=2 or more."
+            "model.num_decoder_layers=2 or more."
         )
 
 
@@ -62,22 +62,22 @@ def _convs2s(settings: Given) -> Iterator[str]:
 
 
 def _lexical(settings: Given) -> Iterator[str]:
-    if settings["training.objective"] == "risk":
+    if settings["training.objective"] == "mrt":
         yield (
-            "training.objective=risk needs a gradient, which model.architecture=lexical does not "
+            "training.objective=mrt needs a gradient, which model.architecture=lexical does not "
             "have: leave training.objective=likelihood."
         )
 
 
-def _risk(settings: Given) -> Iterator[str]:
+def _mrt(settings: Given) -> Iterator[str]:
     if not settings["training.init"]:
-        yield "training.objective=risk fine-tunes a trained model: name one with --init."
+        yield "training.objective=mrt fine-tunes a trained model: name one with --init."
     if settings["training.sharded"]:
-        yield "training.objective=risk samples from the whole model: set training.sharded=false."
-    if settings["training.consistency"]:
+        yield "training.objective=mrt samples from the whole model: set training.sharded=false."
+    if settings["training.r_drop_alpha"]:
         yield (
-            f"training.consistency={settings['training.consistency']} belongs to "
-            "training.objective=likelihood: set training.consistency=0."
+            f"training.r_drop_alpha={settings['training.r_drop_alpha']} belongs to "
+            "training.objective=likelihood: set training.r_drop_alpha=0."
         )
 
 
@@ -95,11 +95,11 @@ _ONE_SET_OF_KEYS = ("additive", "concat")  # each head makes keys of its own
 
 def _groups(given: Given) -> Iterator[str]:
     yield from _projections(given)
-    heads, groups = given["model.heads"], given["model.attention.groups"]
+    heads, groups = given["model.num_heads"], given["model.attention.groups"]
     if heads % groups:
         yield (
-            f"model.attention.groups={groups} does not divide model.heads={heads}: change one of "
-            "them."
+            f"model.attention.groups={groups} does not divide model.num_heads={heads}: change one "
+            "of them."
         )
     similarity = given["model.attention.similarity"]
     if similarity in _ONE_SET_OF_KEYS:
@@ -136,8 +136,8 @@ ARCHITECTURES |= {
         has_heads=True,
         reads=(
             *NEURAL, *BLOCK,
-            "attention.similarity", "attention.span", "attention.window", "attention.heads_layout",
-            "attention.groups", "attention.projections",
+            "attention.similarity", "attention.pattern", "attention.window",
+            "attention.heads_layout", "attention.groups", "attention.projections",
             "positions.kind", "positions.join", "positions.base", "positions.max_length",
         ),
     ),
@@ -169,33 +169,28 @@ ARCHITECTURES |= {
         trainer=f"{_CODE}.lexical_training",
     ),
 }  # fmt: skip
-OBJECTIVES["risk"] = Objective(
+OBJECTIVES["mrt"] = Objective(
     "minimum risk: fine-tune on the score of sampled translations",
-    needs=_risk,
+    needs=_mrt,
     module="dragoman.lab.minimum_risk",
-    copies=lambda training: 1 + training.risk_samples,
+    copies=lambda training: 1 + training.mrt_samples,
 )
 SIMILARITIES |= {
-    "dot": Variant("q·k", aliases=("luong", "dot-product"), module=_VARIANTS),
+    "dot": Variant("q·k", module=_VARIANTS),
     "mean-dot": Variant("q·k/K", module=_VARIANTS),
     "cosine": Variant("the cosine, times a factor that each head learns", module=_VARIANTS),
     "plain-cosine": Variant("the cosine itself", module=_VARIANTS),
-    "general": Variant("qᵀ W k", aliases=("luong-general", "bilinear"), module=_VARIANTS),
+    "general": Variant("qᵀ W k", module=_VARIANTS),
     "qk-norm": Variant(
         "q·k/√K of queries and keys that are normalized first",
-        aliases=("qknorm", "qk_norm"),
         module=_VARIANTS,
     ),
-    "additive": Variant(
-        "vᵀ tanh(W q + U k)", fused=False, aliases=("bahdanau", "mlp"), module=_VARIANTS
-    ),
+    "additive": Variant("vᵀ tanh(W q + U k)", fused=False, module=_VARIANTS),
     "concat": Variant("vᵀ[q; k]", fused=False, module=_VARIANTS),
 }
 SPANS |= {
     "hard": Variant("only the best key", fused=False, module=_VARIANTS),
-    "local": Variant(
-        "keys near the query's own position", aliases=("sliding-window",), module=_VARIANTS
-    ),
+    "local": Variant("keys near the query's own position", module=_VARIANTS),
 }
 HEADS_LAYOUTS |= {
     "narrow": Variant("each head gets a chunk of the input", module=_VARIANTS),
@@ -205,13 +200,11 @@ HEADS_LAYOUTS |= {
     "multi-query": Variant(
         "heads share keys and values",
         needs=_projections,
-        aliases=("mqa", "multi_query"),
         module=_VARIANTS,
     ),
     "grouped": Variant(
         "groups of heads share keys and values (GQA)",
         needs=_groups,
-        aliases=("gqa", "grouped-query", "grouped_query"),
         module=_VARIANTS,
     ),
 }

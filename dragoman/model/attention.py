@@ -1,17 +1,18 @@
-"""Attention ("Attention Is All You Need", section 3.2).
+"""Multi-head attention ("Attention Is All You Need", section 3.2).
 
-It is similarity, softmax over keys, weighted sum of values, in several heads.
+Each head computes similarities, a softmax over keys, and a weighted sum of values.
 
     B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool,
-    True = may look, and broadcast to (B, H, T, S).
+    True = visible, and broadcast to (B, H, T, S).
 
-Its parts are chosen one by one: `heads` (what a head gets of the input), `similarities` (how a key
-fits a query), `spans` (which keys are seen), `distances` (rotary and relative positions).
+Its parts can be chosen independently: `heads` (how heads split the input), `similarities` (how a
+key is compared with a query), `spans` (which keys are visible), `distances` (rotary and relative
+positions).
 
-Three code paths lead to one result: `plain_attention` is the formula and shows its weights;
-`fused_attention` is torch's kernel and does not; our own kernel takes sentences that lie end to end
-without padding (`Attention.packed`). `Attention` uses torch's kernel unless somebody wants to see
-the weights (`record`) or the kernel does not know the parts.
+Three code paths give the same result: `plain_attention` is the formula and returns its weights;
+`fused_attention` is torch's kernel, which does not; our own kernel takes sentences laid end to end
+without padding (`Attention.packed`). `Attention` uses torch's kernel unless the weights are
+recorded (`record`) or the kernel does not support the chosen parts.
 """
 
 from collections.abc import Callable
@@ -30,10 +31,10 @@ from dragoman.model.similarities import SIMILARITIES, scaled_dot
 from dragoman.model.spans import SPANS, causal_mask
 
 
-class Look(NamedTuple):
-    """One attention as it was computed, for whoever wants to see it."""
+class AttentionTrace(NamedTuple):
+    """The intermediate results of one attention, recorded for inspection."""
 
-    q: Tensor  # (B, H, T, K), as the similarity takes it
+    q: Tensor  # (B, H, T, K), input of the similarity
     k: Tensor  # (B, H, S, K), or (B, 1, S, K) where all heads share them
     v: Tensor  # likewise
     scores: Tensor  # (B, H, T, S), before the mask
@@ -42,8 +43,8 @@ class Look(NamedTuple):
     y: Tensor  # (B, H, T, K), before the heads are joined
 
 
-Record = list[Look]
-"""Where attention leaves what it computed."""
+AttentionRecord = list[AttentionTrace]
+"""The list that attention appends its results to."""
 
 
 def plain_attention(
@@ -55,11 +56,11 @@ def plain_attention(
     dropout: float = 0.0,
     bias: Tensor | None = None,
     choose: Callable[[Tensor], Tensor] = lambda weights: weights,
-    record: Record | None = None,
+    record: AttentionRecord | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(similarity(q, k) + bias) v, and the weights.
+    """Compute softmax(similarity(q, k) + bias) v, and the weights.
 
-    Each row sums to one over the keys that it may see.
+    Each row of weights sums to one over its visible keys.
     """
     scores = similarity(q, k)  # (B, H, T, S)
     if bias is not None:
@@ -68,7 +69,7 @@ def plain_attention(
     weights = choose(torch.softmax(seen, dim=-1))
     y = F.dropout(weights, dropout, dropout > 0) @ v  # (B, H, T, K)
     if record is not None:
-        record.append(Look(q, k, v, scores, mask, weights, y))
+        record.append(AttentionTrace(q, k, v, scores, mask, weights, y))
     return y, weights
 
 
@@ -81,9 +82,9 @@ def fused_attention(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """The same with dot products (scaled by 1/√K), in one kernel.
+    """Compute scaled dot-product attention in one kernel.
 
-    It never writes the weights to memory.
+    The weights are never written to memory.
     """
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout, scale=scale
@@ -91,8 +92,8 @@ def fused_attention(
 
 
 @dataclass(frozen=True)
-class Packed:
-    """Where sentences lie end to end, in x of shape (N, D).
+class PackedLayout:
+    """Offsets of sentences laid end to end in x of shape (N, D).
 
     Sentence i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] ..
     starts_k[i+1]; none is longer than `longest`.
@@ -104,17 +105,17 @@ class Packed:
 
 
 class Attention(nn.Module):
-    """Multi-head attention, of a sequence to itself or to a memory (then `cross`)."""
+    """Multi-head self-attention, or cross-attention to a memory if `cross`."""
 
     def __init__(self, config: ModelConfig, cross: bool = False):
         super().__init__()
-        kind, width, heads = config.attention, config.width, config.heads
+        kind, width, heads = config.attention, config.d_model, config.num_heads
         self.project = BareHeads(width, heads)
         if kind.projections:
             self.project = HEADS[kind.heads_layout].of(config)
         features = self.project.features
         self.similarity = SIMILARITIES[kind.similarity](heads, features)
-        self.span = SPANS[kind.span](kind.window)
+        self.span = SPANS[kind.pattern](kind.window)
         position = POSITIONS[config.positions.kind]
         in_attention = position.in_attention and not cross
         self.distances = (DISTANCES[config.positions.kind] if in_attention else NoDistances)(
@@ -123,7 +124,7 @@ class Attention(nn.Module):
         self.dropout = config.attention_dropout
         self._by_kernel = (
             variants.SIMILARITIES[kind.similarity].fused
-            and variants.SPANS[kind.span].fused
+            and variants.SPANS[kind.pattern].fused
             and (position.fused or not in_attention)
         )
 
@@ -136,13 +137,12 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         at: int = 0,
-        record: Record | None = None,
+        record: AttentionRecord | None = None,
     ) -> Tensor:
-        """Each position of x (B, T, D) looks at a memory or, without one, at its own sequence.
+        """Attend from x (B, T, D) to a memory or, without one, to x itself.
 
-        With a `cache`, x continues the positions that it holds, and is appended to it. `at` is the
-        position of x in its own sequence where it looks at a memory. `causal`: nobody sees what
-        comes after it.
+        With a `cache`, x continues the positions in it, and is appended to it. With a memory, `at`
+        is the position of x in its own sequence. `causal` hides later positions.
         """
         if memory is None:
             at = cache.length if cache is not None else 0
@@ -155,9 +155,9 @@ class Attention(nn.Module):
         return self._attend(q, seen, mask, causal, at, record)
 
     def packed(
-        self, x: Tensor, memory: Tensor | None, packed: Packed, causal: bool = False
+        self, x: Tensor, memory: Tensor | None, packed: PackedLayout, causal: bool = False
     ) -> Tensor:
-        """The same for sentences end to end (N, D), by our own kernel."""
+        """Attend within sentences laid end to end (N, D), with our own kernel."""
         from dragoman.model.kernels.attention import packed_attention
 
         heads = self.paper
@@ -178,13 +178,13 @@ class Attention(nn.Module):
         return joined
 
     def keys_values(self, memory: Tensor) -> KeysValues:
-        """Of a sequence that others will look at, computed once."""
+        """Compute keys and values of a memory once, for all queries to come."""
         k, v = self.project.keys_values(memory)
         return KeysValues(self.similarity.keys(k), v)
 
     @property
     def paper(self) -> PaperHeads:
-        """The heads as our kernels know them; others never come there."""
+        """The heads in the layout that our kernels support; the others never get here."""
         return cast(PaperHeads, self.project)
 
     def _queries_keys_values(self, x: Tensor, at: int) -> tuple[Tensor, KeysValues]:
@@ -199,15 +199,15 @@ class Attention(nn.Module):
         mask: Tensor | None,
         causal: bool,
         at: int,
-        record: Record | None,
+        record: AttentionRecord | None,
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         (heads, queries), keys = q.shape[1:3], seen.v.shape[2]
         by_kernel = self._by_kernel and record is None
-        # A single query is the last position, which sees everything before it: no mask is needed.
+        # A single query is the last position and sees everything before it, so it needs no mask.
         causal = causal and queries > 1
-        # Torch's kernel makes the causal mask of a whole sequence by itself, and skips half of the
-        # work. Behind a cache, or beside another mask, it has to be given one.
+        # Torch's kernel builds the causal mask of a whole sequence itself and skips half of the
+        # work. After a cache, or combined with another mask, it needs an explicit one.
         if causal and not (by_kernel and self.span.sees_all and mask is None and queries == keys):
             past = causal_mask(queries, keys, q.device)
             mask = past if mask is None else mask & past
@@ -227,7 +227,7 @@ class Attention(nn.Module):
         return self.project.join(y)
 
     def multiplications(self, queries: float, keys: float, products: float) -> float:
-        """Multiply-adds for so many queries and keys, of which `products` pairs meet."""
+        """Multiply-adds for this many queries and keys, of which `products` pairs are compared."""
         return (
             self.project.multiplications(queries, keys)
             + self.similarity.multiplications(queries, keys, products)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 
 from dragoman.config import ModelConfig, variants
+from dragoman.model.base import Model as Model
 from dragoman.model.implementations import Implementations
-from dragoman.model.interface import Model as Model
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 
@@ -20,8 +20,8 @@ def build_model(
     config: ModelConfig, source: Vocabulary, target: Vocabulary, shared: bool, seed: int = 0
 ) -> Model:
     """A model with fresh weights, the same for the same seed."""
-    if config.tied == "auto":
-        config = replace(config, tied="all" if shared else "target")
+    if config.share_embeddings == "auto":
+        config = replace(config, share_embeddings="all" if shared else "target")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return ARCHITECTURES[config.architecture](config, source, target)

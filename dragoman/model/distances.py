@@ -58,7 +58,7 @@ class Relative(NoDistances):
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__(config, features)
-        self.by_distance = nn.Parameter(torch.zeros(2 * FURTHEST + 1, config.heads))
+        self.by_distance = nn.Parameter(torch.zeros(2 * FURTHEST + 1, config.num_heads))
 
     def bias(self, queries: int, keys: int) -> Tensor:
         places = torch.arange(keys, device=self.by_distance.device)
@@ -91,7 +91,7 @@ class Alibi(NoDistances):
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__(config, features)
-        self.register_buffer("slopes", alibi_slopes(config.heads), persistent=False)  # (H,)
+        self.register_buffer("slopes", alibi_slopes(config.num_heads), persistent=False)  # (H,)
 
     def bias(self, queries: int, keys: int) -> Tensor:
         places = torch.arange(keys, device=self.slopes.device)

@@ -58,7 +58,7 @@ class BareHeads(nn.Module):
 
     @classmethod
     def of(cls, config: ModelConfig) -> Self:
-        return cls(config.width, config.heads)
+        return cls(config.d_model, config.num_heads)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
         """All three of one sequence."""

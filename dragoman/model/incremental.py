@@ -1,19 +1,18 @@
-"""The Transformer's decoder, a position at a time, with everything at a fixed place.
+"""Decode one position at a time with all state at fixed addresses, for CUDA graphs.
 
-    N sentences of W hypotheses each, R = N*W rows, S source, P places, D features, V words.
+    N sentences of W hypotheses each, R = N*W rows, S source, P positions, D features, V words.
 
-The layers are those of `Transformer`; only the look at the past and at the source is another one.
-The KV cache of `Transformer.advance` grows, and is copied when hypotheses change places. Here it
-has room for all steps from the beginning and never moves: `origin` says for each hypothesis and
-place which hypothesis of its sentence wrote that place. So a step is always the same computation at
-the same addresses, which a GPU can record and replay. Beside each of our kernels stands its plain
-twin.
+The layers are those of `Transformer`; only the attention to the past and to the source differs. The
+KV cache of `Transformer.decode` grows and is copied when hypotheses are reordered. Here it has room
+for all steps from the start and never moves: `origin` records, for each hypothesis and position,
+which hypothesis of its sentence wrote that position. So every step is the same computation at the
+same addresses, which a GPU can record and replay. Each of our kernels has a plain PyTorch twin.
 """
 
 import torch
 from torch import Tensor
 
-from dragoman.model.attention import Packed, plain_attention
+from dragoman.model.attention import PackedLayout, plain_attention
 from dragoman.model.kernels import usable
 from dragoman.model.transformer import Transformer
 
@@ -24,7 +23,7 @@ class IncrementalDecoder:
     ):
         self.model, self.hypotheses, self.places = model, hypotheses, places
         weight = model.output.weight
-        width = model.config.width
+        width = model.config.d_model
         self.memory = [weight.new_zeros(sentences, sources, 2 * width) for _ in model.decoder]
         self.caches = [
             weight.new_zeros(sentences, hypotheses, places, 2 * width) for _ in model.decoder
@@ -35,25 +34,25 @@ class IncrementalDecoder:
         )
         self.steps = torch.zeros(1, dtype=torch.int32, device=weight.device)
         self._at = torch.arange(sources, dtype=torch.int32, device=weight.device)
-        # Rooms are larger than what goes into them, and learned positions end somewhere.
+        # Buffers are larger than their contents, and learned positions are limited.
         most = model.max_length or max(sources, places)
         model.source_embedding.positions.reach(min(sources, most))
         model.target_embedding.positions.reach(min(places, most))
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All that belongs to sentences, which are their first dimension."""
+        """All state tensors; their first dimension is the sentence."""
         return [*self.memory, *self.caches, self.lengths, self.origin]
 
     def start(self, ids: Tensor, at: Tensor, starts: Tensor) -> None:
-        """Take in sentences that lie end to end.
+        """Encode sentences laid end to end.
 
-        Ids, and their positions in their sentence (C,); where sentences start (N+1,). Ids behind
-        the last sentence are of no account.
+        Ids and their positions in their sentences (C,); start offsets of the sentences (N+1,). Ids
+        after the last sentence are ignored.
         """
         self.lengths.copy_(starts.diff())
         hidden = self._encoded(ids, at, starts)  # (C, D)
-        # Where the words of each sentence are; what stands behind them is never looked at.
+        # Indices of each sentence's words. Attention masks what follows a sentence's end.
         words = (starts[:-1, None] + self._at).clamp(max=len(ids) - 1).flatten()  # (N*S,)
         for memory, layer in zip(self.memory, self.model.decoder, strict=True):
             keys_values = layer.cross.paper.joined_keys_values(hidden)
@@ -62,16 +61,18 @@ class IncrementalDecoder:
 
     def _encoded(self, ids: Tensor, at: Tensor, starts: Tensor) -> Tensor:
         if usable(ids):
-            return self.model.encode_packed(ids, at, Packed(starts, starts, len(self._at)))
+            return self.model.encoder_states_packed(
+                ids, at, PackedLayout(starts, starts, len(self._at))
+            )
         real = self._at[: self.lengths.max()] < self.lengths[:, None]  # (N, longest)
         source = torch.full(real.shape, self.model.pad, dtype=ids.dtype)
         source[real] = ids[: starts[-1]]
-        hidden = torch.zeros(len(ids), self.model.config.width, dtype=self.memory[0].dtype)
-        hidden[: starts[-1]] = self.model.encode(source)[0][real]
+        hidden = torch.zeros(len(ids), self.model.config.d_model, dtype=self.memory[0].dtype)
+        hidden[: starts[-1]] = self.model.encoder_states(source)[0][real]
         return hidden
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Each row's last token (R,) in, its hidden state (R, D) out."""
+        """Feed each row's last token (R,); return its hidden state (R, D)."""
         x = self.model.target_embedding(tokens, self.steps)
         return self.model.through_decoder(x, self._to_past, self._to_memory)
 
@@ -93,7 +94,7 @@ class IncrementalDecoder:
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
-    """Outputs (R, D) of attention to the past; the cache gets its new place.
+    """Attend to the past (R, D) and write the new position into the cache.
 
     qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,).
     """
@@ -110,7 +111,7 @@ def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, he
 
 
 def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> Tensor:
-    """q (R, D), memory (N, S, 2D), lengths (N,): outputs (R, D)."""
+    """Attend to the source: q (R, D), memory (N, S, 2D), lengths (N,) to outputs (R, D)."""
     sentences, sources, _ = memory.shape
     k, v = memory.chunk(2, dim=-1)
     # (N, 1, 1, S)
@@ -119,6 +120,6 @@ def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> 
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, heads: int) -> Tensor:
-    """Of (B, T, D) to (B, S, D); where nothing may be seen, nothing comes out."""
+    """Attend from (B, T, D) to (B, S, D); a row without visible keys gives zeros."""
     q, k, v = (x.view(*x.shape[:-1], heads, -1).transpose(1, 2) for x in (q, k, v))
     return plain_attention(q, k, v, mask)[0].nan_to_num().transpose(1, 2).flatten(2)

@@ -1,4 +1,4 @@
-"""What stands around attention in a layer: feed-forward network, normalisation, residual sum.
+"""The parts of a layer around attention: feed-forward network, normalization, residual sum.
 
 "Attention Is All You Need", sections 3.1 and 3.3; the norm before the sublayer is from Xiong et al.
 2020.
@@ -19,13 +19,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "swish": F.silu,
 }
 GATES: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "swiglu": F.silu}
-"""Those that multiply instead: half of the inner features open and close the other half."""
+"""Gated activations: half of the inner features gate the other half."""
 
 
 def linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False, rows: slice | None = None
 ) -> Tensor:
-    """x W^T + b, through a ReLU if asked for; `rows`: only some of the outputs."""
+    """Compute x W^T + b, optionally through a ReLU; `rows` selects some of the outputs."""
     if usable(x):
         from dragoman.model.kernels.linear import linear as by_our_kernels
 
@@ -37,9 +37,9 @@ def linear(
 
 
 class Linear(nn.Linear):
-    """The linear layer, by torch or by our own kernels.
+    """A linear layer, computed by torch or by our own kernels.
 
-    `stacked`: the heights of the matrices in the weight, if it holds several, one above the other.
+    `stacked` holds the heights of the matrices stacked in the weight, if there are several.
     """
 
     stacked: list[int] | None = None
@@ -48,22 +48,22 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias, relu)
 
     def some(self, x: Tensor, rows: slice) -> Tensor:
-        """Some of the outputs."""
+        """Compute some of the outputs."""
         return linear(x, self.weight, self.bias, rows=rows)
 
 
 class FeedForward(nn.Module):
-    """W2 σ(W1 x + b1) + b2, the same at every position.
+    """W2 σ(W1 x + b1) + b2, applied at every position.
 
-    With a gate (Shazeer 2020): W2 (σ(W1 x + b1) ⊙ (V x + c)) + b2. W1 and V lie in one matrix.
+    With a gate (Shazeer 2020): W2 (σ(W1 x + b1) ⊙ (V x + c)) + b2, with W1 and V in one matrix.
     """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.gated = config.activation in GATES
-        inner = config.feed_forward_width
-        self.inner = Linear(config.width, 2 * inner if self.gated else inner)
-        self.outer = Linear(inner, config.width)
+        inner = config.d_ff
+        self.inner = Linear(config.d_model, 2 * inner if self.gated else inner)
+        self.outer = Linear(inner, config.d_model)
         if self.gated:
             self.inner.stacked = [inner, inner]
         self.activation = (ACTIVATIONS | GATES)[config.activation]
@@ -91,12 +91,12 @@ class FeedForward(nn.Module):
 
 
 class Experts(nn.Module):
-    """Σ over the two best experts e of g_e FF_e(x), with g the softmax of their two scores.
+    """A mixture of experts: Σ over the two best experts e of g_e FF_e(x), g the softmax of their
+    scores.
 
-    (A mixture of experts: Shazeer et al. 2017, as in Jiang et al. 2024.) Each word chooses by
-    itself, whatever its neighbours choose, and no expert turns anybody away. So that all are
-    chosen about equally often, those that few words took get a little more from then on (a bias on
-    the choice alone: Wang et al. 2024).
+    (Shazeer et al. 2017; two experts as in Jiang et al. 2024.) Each word chooses independently of
+    its neighbors, and experts have no capacity limit. To balance the load, experts that few words
+    chose get a small bias on the choice, which does not affect g (Wang et al. 2024).
     """
 
     bias: Tensor
@@ -104,7 +104,7 @@ class Experts(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.score = Linear(config.width, config.experts, bias=False)
+        self.score = Linear(config.d_model, config.experts, bias=False)
         self.experts = nn.ModuleList(FeedForward(config) for _ in range(config.experts))
         self.register_buffer("bias", torch.zeros(config.experts))
 
@@ -124,20 +124,20 @@ class Experts(nn.Module):
         return y.view_as(x)
 
     def multiplications(self, positions: float) -> float:
-        """Of what is computed: two experts for each word."""
+        """Multiply-adds of the two experts that each word uses."""
         one: FeedForward = self.experts[0]  # type: ignore[assignment]
         return positions * self.score.weight.numel() + self.CHOSEN * one.multiplications(positions)
 
 
 def feed_forward(config: ModelConfig) -> FeedForward | Experts | None:
-    """What a layer has behind its attention."""
+    """Create the feed-forward part of a layer, if it has one."""
     if not config.feed_forward:
         return None
     return Experts(config) if config.experts > 1 else FeedForward(config)
 
 
 def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
-    """x + dropout(y), or dropout(y) alone."""
+    """Compute x + dropout(y), or dropout(y) if x is None."""
     if usable(y):
         from dragoman.model.kernels.residual import dropout_add as in_one_pass
 
@@ -147,10 +147,9 @@ def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
 
 
 class NoNorm(nn.Module):
-    """Leaves everything as it is. The other norms take its place.
+    """The identity, and the base class of the norms.
 
-    `real` says which positions are words (B, T), for those norms that look at more than one
-    position.
+    `real` marks the positions of words (B, T), for norms over several positions.
     """
 
     def __init__(self, width: int):
@@ -162,12 +161,12 @@ class NoNorm(nn.Module):
     def of_sum(
         self, x: Tensor | None, y: Tensor, dropout: float, real: Tensor | None = None
     ) -> Tensor:
-        """norm(x + dropout(y)), or without x"""
+        """Compute norm(x + dropout(y)), or norm(dropout(y)) if x is None."""
         return self.forward(dropout_add(x, y, dropout), real)
 
 
 class LayerNorm(NoNorm, nn.LayerNorm):
-    """Over the features of a position."""
+    """LayerNorm over the features of each position."""
 
     def __init__(self, width: int):
         nn.LayerNorm.__init__(self, width)
@@ -190,7 +189,7 @@ class LayerNorm(NoNorm, nn.LayerNorm):
 
 
 class RMSNorm(NoNorm):
-    """g ⊙ x / √(mean(x²) + ε) (Zhang and Sennrich 2019): no mean is taken away, nothing added."""
+    """g ⊙ x / √(mean(x²) + ε) (Zhang and Sennrich 2019): no mean is subtracted, no bias added."""
 
     def __init__(self, width: int, eps: float = 1e-6):
         super().__init__(width)
@@ -202,11 +201,11 @@ class RMSNorm(NoNorm):
 
 
 class BatchNorm(NoNorm):
-    """Over all words of the batch, feature by feature (Ioffe and Szegedy 2015).
+    """BatchNorm over all words of the batch, feature by feature (Ioffe and Szegedy 2015).
 
-    In training a word's output depends on the other words, later ones included; running averages of
-    mean and variance take the batch's place in translation, where nothing depends on anything but
-    the past.
+    In training, a word's output depends on the other words, later ones included. In translation,
+    running averages of mean and variance replace the batch's, so the output depends on the past
+    alone.
     """
 
     mean: Tensor
@@ -240,11 +239,11 @@ NORMS: dict[str, type[NoNorm]] = {
 
 
 class _Around(nn.Module):
-    """A sublayer's surroundings: its norm, its dropout, the residual sum."""
+    """Norm, dropout and residual sum around a sublayer."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.norm = NORMS[config.norm_kind](config.width)
+        self.norm = NORMS[config.norm_type](config.d_model)
         self.residual = config.residual
         self._dropout = config.dropout
 
@@ -271,5 +270,5 @@ PLACEMENTS: dict[str, type[_Around]] = {"post": PostNorm, "pre": PreNorm}
 
 
 def final_norm(config: ModelConfig) -> NoNorm:
-    """Behind a stack: a pre-norm stack ends in a bare sum and needs one."""
-    return NORMS[config.norm_kind if config.norm == "pre" else "none"](config.width)
+    """Create the norm after a stack: a pre-norm stack ends in a bare sum and needs one."""
+    return NORMS[config.norm_type if config.norm_position == "pre" else "none"](config.d_model)

@@ -57,7 +57,7 @@ class PositionVectors(NoPositions):
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__(config)
-        self.join = JOINS[config.positions.join](config.width, features)
+        self.join = JOINS[config.positions.join](config.d_model, features)
 
     def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
         """Of the places of x, which begins at `at`. (T, P)"""
@@ -108,8 +108,8 @@ class Sinusoidal(PositionVectors):
     """Sines and cosines of many wavelengths."""
 
     def __init__(self, config: ModelConfig):
-        super().__init__(config, config.width)
-        self.waves = SinusoidTable(config.width, config.positions.base)
+        super().__init__(config, config.d_model)
+        self.waves = SinusoidTable(config.d_model, config.positions.base)
 
     def reach(self, end: int) -> None:
         self.waves.reach(end)
@@ -122,9 +122,9 @@ class Learned(_Rows, PositionVectors):
     """One vector per position, up to a largest length."""
 
     def __init__(self, config: ModelConfig):
-        super().__init__(config, config.width)
-        self.table = nn.Parameter(torch.empty(config.positions.max_length, config.width))
-        nn.init.normal_(self.table, std=config.width**-0.5)
+        super().__init__(config, config.d_model)
+        self.table = nn.Parameter(torch.empty(config.positions.max_length, config.d_model))
+        nn.init.normal_(self.table, std=config.d_model**-0.5)
 
     def reach(self, end: int) -> None:
         if end > len(self.table):

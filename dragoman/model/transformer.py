@@ -1,11 +1,11 @@
 """The Transformer, encoder and decoder ("Attention Is All You Need", section 3).
 
     B sentences, R rows (hypotheses), S source, T target, D features, V vocabulary. Batch first.
-    Masks: True = may look.
+    Masks: True = visible.
 
-The encoder makes the memory. The decoder is one pass, `advance`: over all positions of a training
-sentence, or over the next one of a search, whose earlier positions are in the KV cache. The packed
-pass does the same on sentences that lie end to end.
+The encoder computes the memory. `decode` runs the decoder over all positions of a training
+sentence, or over the next position of a search, with earlier positions in the KV cache. The packed
+forward pass computes the same on sentences laid end to end.
 """
 
 import math
@@ -18,47 +18,47 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, beyond_plain, variants
-from dragoman.model.attention import Packed
-from dragoman.model.blocks import DecoderLayer, EncoderLayer
+from dragoman.model.attention import PackedLayout
+from dragoman.model.base import AttentionRecorder, NeuralModel, attention_record
 from dragoman.model.heads import KeysValues, KVCache
-from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.model.layers import dropout_add, final_norm
 from dragoman.model.positions import POSITIONS, NoPositions
+from dragoman.model.transformer_layers import DecoderLayer, EncoderLayer
 from dragoman.text.vocabulary import Vocabulary
 
 MEMORIES: dict[str, Callable[[list[Tensor]], list[Tensor]]] = {
     "last": lambda layers: layers[-1:],
     "same-layer": lambda layers: layers,
 }
-"""Which outputs of the encoder's layers the decoder looks at: one for all its layers, or one for
-each."""
+"""Selects the encoder layers that the decoder attends to: one for all of its layers, or one each.
+"""
 
 
 class Embedding(nn.Module):
-    """Words and where they stand: √D E[x] joined with the position, dropped out."""
+    """Word embeddings √D E[x] joined with positions, then dropout."""
 
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
-        self.words = nn.Embedding(vocabulary_size, config.width)
-        nn.init.normal_(self.words.weight, std=config.width**-0.5)  # √D E[x] has variance 1
+        self.words = nn.Embedding(vocabulary_size, config.d_model)
+        nn.init.normal_(self.words.weight, std=config.d_model**-0.5)  # √D E[x] has variance 1
         kind = config.positions.kind
         has_vector = variants.POSITIONS[kind].vector
         self.positions = (POSITIONS[kind] if has_vector else NoPositions)(config)
         self.every_layer = config.positions.every_layer
         self.dropout = config.dropout
-        self.scale = math.sqrt(config.width)
+        self.scale = math.sqrt(config.d_model)
 
     def forward(self, ids: Tensor, at: int | Tensor = 0) -> Tensor:
-        """`at`: the position of the first, or of each."""
+        """Embed ids; `at` is the position of the first one, or of each."""
         x = self.positions(self.words(ids) * self.scale, at)
         return dropout_add(None, x, self.dropout) if self.training and self.dropout else x
 
     def again(self, x: Tensor, at: int = 0) -> Tensor:
-        """What a layer's queries, keys and values are made of: x, with positions added if set."""
+        """Add the positions again before a layer's queries, keys and values, if so configured."""
         return self.positions(x, at) if self.every_layer else x
 
 
-class Transformer(Neural):
+class Transformer(NeuralModel):
     source_embedding: Embedding
     target_embedding: Embedding
 
@@ -66,49 +66,51 @@ class Transformer(Neural):
         super().__init__(config, source, target, Embedding)
         self.encoder = cast(
             list[EncoderLayer],
-            nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers)),
+            nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers)),
         )
         self.decoder = cast(
             list[DecoderLayer],
-            nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers)),
+            nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers)),
         )
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def encoder_states(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         return self.encoder_norm(self._encoder_outputs(source, mask)[-1], self._real(source)), mask
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Keys, values and mask of the source are given; the past is an empty KV cache.
+        """Return an empty KV cache, and keys, values and mask of the source as encoder state.
 
-        Each layer of the decoder has its own keys and values.
+        Each decoder layer has its own keys and values.
         """
         mask = self.mask(source)
-        given: list[Tensor] = []
+        encoder_state: list[Tensor] = []
         for layer, x in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
-            given += layer.memory(x)
-        if self.config.decoder_sublayer == "ssru":
-            cell = given[0].new_zeros(len(source), self.config.width)
-            return [cell] * len(self.decoder), [*given, mask]
-        # The empty cache: keys and values as those of the source, of no positions.
-        return [tensor[:, :, :0] for tensor in given], [*given, mask]
+            encoder_state += layer.memory(x)
+        if self.config.decoder_self_attention == "ssru":
+            cell = encoder_state[0].new_zeros(len(source), self.config.d_model)
+            return [cell] * len(self.decoder), [*encoder_state, mask]
+        # The empty cache has the shape of the source's keys and values, with no positions.
+        return [tensor[:, :, :0] for tensor in encoder_state], [*encoder_state, mask]
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
-        past: list[Tensor],
-        given: list[Tensor],
-        recorder: Recorder | None = None,
+        cache: list[Tensor],
+        encoder_state: list[Tensor],
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Padding is on the right of a training sentence: nobody sees it."""
-        *memory, mask = given
+        """Run the decoder. Targets are padded on the right, where the causal mask hides the
+        padding.
+        """
+        *memory, mask = encoder_state
         memories = [KeysValues(k, v) for k, v in _pairs(memory)]
-        recurrent = self.config.decoder_sublayer == "ssru"
-        caches = [] if recurrent else [KVCache(k, v) for k, v in _pairs(past)]
-        cells = [*past]
+        recurrent = self.config.decoder_self_attention == "ssru"
+        caches = [] if recurrent else [KVCache(k, v) for k, v in _pairs(cache)]
+        cells = [*cache]
         place = partial(self.target_embedding.again, at=at)
 
         def to_past(number: int, x: Tensor) -> Tensor:
@@ -117,14 +119,14 @@ class Transformer(Neural):
             if recurrence is not None:
                 y, cells[number] = recurrence(place(x), cells[number])
                 return y
-            record = record_of(recorder, "decoder", number)
+            record = attention_record(recorder, "decoder", number)
             y = self.decoder[number].attention(
                 place(x), cache=caches[number], causal=True, record=record
             )
             return y
 
         def to_memory(number: int, x: Tensor) -> Tensor:
-            record = record_of(recorder, "cross", number)
+            record = attention_record(recorder, "cross", number)
             y: Tensor = self.decoder[number].cross(
                 place(x), memories[number], mask=mask, at=at, record=record
             )
@@ -134,10 +136,12 @@ class Transformer(Neural):
         hidden = self.through_decoder(x, to_past, to_memory, self._real(target_in))
         if recurrent:
             return hidden, cells
-        return hidden, [tensor for cache in caches for tensor in cache.seen]
+        return hidden, [tensor for kv in caches for tensor in kv.seen]
 
-    def encode_packed(self, source: Tensor, source_at: Tensor, packed: Packed) -> Tensor:
-        """`encode` for sentences end to end. (N, D)"""
+    def encoder_states_packed(
+        self, source: Tensor, source_at: Tensor, packed: PackedLayout
+    ) -> Tensor:
+        """`encoder_states` for sentences laid end to end. (N, D)"""
         x = self.source_embedding(source, source_at)
         for layer in self.encoder:
             x = layer(x, lambda h, layer=layer: layer.attention.packed(h, None, packed))
@@ -150,19 +154,17 @@ class Transformer(Neural):
         source_at: Tensor,
         target_in: Tensor,
         target_at: Tensor,
-        encoder: Packed,
-        decoder: Packed,
+        encoder: PackedLayout,
+        decoder: PackedLayout,
     ) -> Tensor:
-        """`forward` for sentences end to end. (N_target, D)
+        """`forward` for sentences laid end to end. (N_target, D)
 
-        Ids and positions in their sentence (N,) are given for each side.
-
-        `encoder` says where sources start, `decoder` where targets (queries) and their sources
-        (keys) do.
+        Each side gives ids and their positions within their sentences (N,). `encoder` holds the
+        start offsets of sources, `decoder` those of targets (queries) and their sources (keys).
         """
-        # In self-attention of the decoder, keys lie where the queries do.
-        own = Packed(decoder.starts_q, decoder.starts_q, decoder.longest)
-        memory = self.encode_packed(source, source_at, encoder)
+        # In decoder self-attention, keys start where the queries do.
+        own = PackedLayout(decoder.starts_q, decoder.starts_q, decoder.longest)
+        memory = self.encoder_states_packed(source, source_at, encoder)
         return self.through_decoder(
             self.target_embedding(target_in, target_at),
             lambda number, x: self.decoder[number].attention.packed(x, None, own, causal=True),
@@ -176,30 +178,32 @@ class Transformer(Neural):
         to_memory: Callable[[int, Tensor], Tensor],
         real: Tensor | None = None,
     ) -> Tensor:
-        """Target positions through all layers.
+        """Run target positions through all decoder layers.
 
-        The functions say how layer n looks at the target so far and at the source.
+        The two functions compute layer n's attention to the target so far and to the source.
         """
         for number, layer in enumerate(self.decoder):
             x = layer(x, partial(to_past, number), partial(to_memory, number), real)
         hidden: Tensor = self.decoder_norm(x, real)
         return hidden
 
-    def _memories(self, source: Tensor, mask: Tensor, recorder: Recorder | None) -> list[Tensor]:
-        """What each layer of the decoder looks at. (B, S, D) each"""
-        layers = MEMORIES[self.config.attention.memory](
+    def _memories(
+        self, source: Tensor, mask: Tensor, recorder: AttentionRecorder | None
+    ) -> list[Tensor]:
+        """Return the memory of each decoder layer. (B, S, D) each"""
+        layers = MEMORIES[self.config.attention.cross_attention_layer](
             self._encoder_outputs(source, mask, recorder)
         )
         real = self._real(source)
         looked_at = [self.source_embedding.again(self.encoder_norm(x, real)) for x in layers]
-        # One memory serves all layers of the decoder, or each layer has its own.
+        # One memory serves all decoder layers, or each layer has its own.
         return looked_at * (len(self.decoder) // len(looked_at))
 
     def _encoder_outputs(
-        self, source: Tensor, mask: Tensor, recorder: Recorder | None = None
+        self, source: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None
     ) -> list[Tensor]:
-        """The output of each layer of the encoder."""
-        record = record_of(recorder, "encoder")
+        """Return the output of each encoder layer."""
+        record = attention_record(recorder, "encoder")
         real = self._real(source)
         place = self.source_embedding.again
         x = self.source_embedding(source)
@@ -212,22 +216,24 @@ class Transformer(Neural):
         return outputs
 
     def _real(self, ids: Tensor) -> Tensor | None:
-        """Which ids (B, T) are words, for norms over a batch.
+        """Return the mask of real ids (B, T) for batch norms.
 
-        The first always is: some targets begin with <pad>.
+        Position 0 is always real, since some models start targets with <pad>.
         """
-        if self.config.norm_kind != "batch":
+        if self.config.norm_type != "batch":
             return None
         return (ids != self.pad) | (torch.arange(ids.shape[1], device=ids.device) == 0)
 
     @property
     def can_be_packed(self) -> bool:
-        """Whether our kernels know this model."""
+        """True if our kernels support this model."""
         from dragoman.model.kernels.attention import FEATURES, LONGEST
 
         config = self.config
         reaches = config.positions.kind != "learned" or config.positions.max_length >= LONGEST
-        return reaches and not beyond_plain(config) and config.width // config.heads in FEATURES
+        return (
+            reaches and not beyond_plain(config) and config.d_model // config.num_heads in FEATURES
+        )
 
     @property
     def attention_layers(self) -> int:
@@ -239,11 +245,11 @@ class Transformer(Neural):
         t = target_lengths.astype(float)
         sources, targets = float(s.sum()), float(t.sum())
         layer = self.decoder[0]
-        # A recurrence has no span; cross-attention has that of the settings.
+        # An SSRU layer has no attention pattern of its own; its cross-attention does.
         span = (layer.cross if layer.recurrence is not None else layer.attention).span
         within, across, before = span.pairs(s, s), span.pairs(t, s), span.pairs(t, t, causal=True)
         again = self.config.positions.every_layer
-        memories = 1 if self.config.attention.memory == "last" else len(self.encoder)
+        memories = 1 if self.config.attention.cross_attention_layer == "last" else len(self.encoder)
         total = targets * self.output.in_features * self.output.out_features
         total += self.source_embedding.positions.multiplications(sources) * (
             1 + again * (len(self.encoder) + memories)
@@ -261,5 +267,5 @@ class Transformer(Neural):
 
 
 def _pairs(tensors: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Keys and values of each layer, from one list of them all."""
+    """Split one flat list into the keys and values of each layer."""
     return zip(tensors[0::2], tensors[1::2], strict=True)

@@ -1,4 +1,4 @@
-"""A model's weights by name, each stored once although several places may share it."""
+"""Read and set a model's weights by name; a shared weight is stored once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from dragoman.errors import BundleError
 
 
 def get_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and lasting buffers; a shared one appears under its first name only."""
+    """Return parameters and persistent buffers, a shared one under its first name only."""
     lasting = model.state_dict()
     named = dict(model.named_parameters()) | {
         n: b for n, b in model.named_buffers() if n in lasting
@@ -19,33 +19,33 @@ def get_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights in; names and shapes must be the model's own."""
+    """Copy weights into a model; names and shapes must match."""
     check_weights(model, weights)
     with torch.no_grad():
         for name, tensor in get_weights(model).items():
             tensor.copy_(placed(weights[name], tensor))
 
 
-def is_parted(tensor: Tensor) -> bool:
-    """Whether each of several processes holds a part of it.
+def is_sharded(tensor: Tensor) -> bool:
+    """True if each of several processes holds a part of the tensor.
 
-    (A DTensor, whose import takes a second.)
+    Such a tensor is a DTensor; this test avoids its import, which takes a second.
     """
     return hasattr(tensor, "placements")
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor of which each of several processes may hold a part.
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Return a whole tensor, gathered from all ranks if it is sharded.
 
-    They must all ask at once.
+    All ranks must call this together.
     """
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def placed(tensor: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor placed as another one is: on its device, or the part that is held here."""
+    """Place a whole tensor like another: on its device, or as this rank's part."""
     tensor = tensor.to(like.device)
-    if not is_parted(like):
+    if not is_sharded(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
@@ -54,7 +54,7 @@ def placed(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def check_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not this model's."""
+    """Raise a BundleError unless these are this model's weights."""
     own = get_weights(model)
     if missing := sorted(own.keys() ^ weights.keys()):
         where = "missing" if missing[0] in own else "not part of this model"

@@ -576,5 +576,5 @@ def _request(route: Route, beam: int | None, options: Request) -> Request:
         options,
         to=route.target,
         source_language=route.source if route.model.sources else "",
-        decoding=replace(settings, beam=beam) if beam is not None else settings,
+        decoding=replace(settings, beam_size=beam) if beam is not None else settings,
     )

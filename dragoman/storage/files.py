@@ -1,7 +1,7 @@
-"""Writing files so that a crash or a full disk never leaves half of one under its final name.
+"""Write files atomically: a crash or a full disk never leaves half a file under its final name.
 
-Every file that is to last goes through `replacing`. It writes beside the final name and renames.
-That suits regular files alone: devices, pipes and sockets are written straight.
+`replacing` writes to a temporary file in the same folder, then renames it. Only regular files work
+that way; devices, pipes and sockets are written directly.
 """
 
 import bz2
@@ -25,7 +25,7 @@ _OPEN_FILE = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
 
 def is_partial(name: str, final: str) -> bool:
-    """Whether a file is what a killed process left of another on the way to its final name.
+    """True if `name` is a temporary file that a killed process left on its way to `final`.
 
     >>> is_partial("run.toml.0123456789abcdef.partial", "run.toml")
     True
@@ -40,9 +40,9 @@ def write_atomically(path: Path, raw: bytes) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[TextIO]:
-    """A text file that gets its name when it is complete.
+    """Open a text file that appears under its name only when it is complete.
 
-    A name in .gz or .bz2 packs it, equal texts to equal bytes.
+    Names ending in .gz or .bz2 are compressed; equal texts give equal bytes.
     """
     with replacing(path) as raw:
         if path.endswith(".gz"):
@@ -59,10 +59,10 @@ def writing(path: str) -> Iterator[TextIO]:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of another, or a new name, when it is complete and on the disk.
+    """Open a binary file that replaces `path` when it is complete and on disk.
 
-    Mode, owner and group stay those of the file that was there. A link stays too: what it leads to
-    is replaced. Anything but a regular file is written straight, as a shell would redirect into it.
+    An existing file keeps its mode, owner and group. A link is followed: its target is replaced.
+    Anything but a regular file is written directly, as with shell redirection.
     """
     before = _what_is_there(path)
     straight = _opened_straight(str(path), before)
@@ -71,11 +71,13 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             yield file
         return
     final = Path(path).resolve()
-    # Nobody can guess the name, and O_EXCL follows no link: no planted link leads us elsewhere.
+    # The name is random, and O_EXCL does not follow links, so a planted link cannot redirect the
+    # write.
     aside = final.with_name(f"{final.name[:50]}.{secrets.token_hex(8)}.partial")
-    mode = 0o666 if before is None else 0o600  # nobody else may read a private file while it grows
+    mode = 0o666 if before is None else 0o600  # keep a private file private while it is written
     ours = True
-    # All is inside, so that a signal that comes as soon as the file is there leaves none behind.
+    # Everything is inside `try`, so that a signal right after the file's creation still removes
+    # it.
     try:
         try:
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -96,7 +98,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _what_is_there(path: str | Path) -> os.stat_result | None:
-    """The file behind a name and its links; None: there is none."""
+    """Return the status of a path's target, or None if it does not exist."""
     try:
         return Path(path).stat()
     except FileNotFoundError:
@@ -104,7 +106,7 @@ def _what_is_there(path: str | Path) -> os.stat_result | None:
 
 
 def _opened_straight(path: str, there: os.stat_result | None) -> int | None:
-    """A descriptor for anything but a regular file or a new name.
+    """Open anything but a regular file or a new name; return None for those.
 
     An open file of this process, such as /dev/stdout, is duplicated: a socket cannot be opened by
     name, and a file that the shell redirects into must not be replaced.
@@ -113,11 +115,12 @@ def _opened_straight(path: str, there: os.stat_result | None) -> int | None:
         return os.dup(int(open_file[1]))
     if there is None or stat.S_ISREG(there.st_mode):
         return None
-    return os.open(path, os.O_WRONLY)  # without O_CREAT: a device just removed is no new file
+    # without O_CREAT: a device removed just now must not become a file
+    return os.open(path, os.O_WRONLY)
 
 
 def _keep_access(descriptor: int, before: os.stat_result) -> None:
-    """Give a file the mode, owner and group of the one that it replaces, if this user may."""
+    """Give a file the mode, owner and group of the one it replaces, as far as permitted."""
     mode = stat.S_IMODE(before.st_mode) & 0o777
     try:
         os.fchown(descriptor, before.st_uid, before.st_gid)
@@ -125,13 +128,13 @@ def _keep_access(descriptor: int, before: os.stat_result) -> None:
         try:
             os.fchown(descriptor, -1, before.st_gid)
         except PermissionError:
-            # The new file has another group, which gets no more than everybody has.
+            # The new file belongs to another group: give that group no more than all users have.
             mode = mode & ~0o070 | (mode & 0o007) << 3
     os.fchmod(descriptor, mode)
 
 
 def write_durably(path: Path, raw: bytes) -> None:
-    """Write into a folder that has no name yet, and is renamed as a whole."""
+    """Write and flush a file inside a temporary folder, which is later renamed as a whole."""
     with open(path, "wb") as file:
         file.write(raw)
         file.flush()
@@ -139,7 +142,7 @@ def write_durably(path: Path, raw: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside a folder last, where this user may read the folder."""
+    """Flush a rename inside a folder to disk, if this user may read the folder."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except PermissionError:
@@ -152,11 +155,11 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, otherwise: str) -> Iterator[None]:
-    """Keep a folder for this process as long as this lasts.
+    """Lock a folder for this process while the context lasts.
 
-    If another process has it, that is an error in these words.
+    If another process holds the lock, raise a RunError with the message `otherwise`.
     """
-    if sys.platform == "win32":  # which opens no folders
+    if sys.platform == "win32":  # Windows cannot open folders
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
     else:
         descriptor = os.open(folder, os.O_RDONLY)
@@ -171,7 +174,7 @@ def locked(folder: Path, otherwise: str) -> Iterator[None]:
 
 
 def lock(descriptor: int) -> None:
-    """Keep a file for this process until it is closed: an OSError if another process has it."""
+    """Lock an open file until it is closed; raise an OSError if another process holds it."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -184,12 +187,12 @@ def lock(descriptor: int) -> None:
 
 @contextmanager
 def storage_errors(doing: str) -> Iterator[None]:
-    """Turn what the system says about disks and permissions into one clear line."""
+    """Turn an OSError into a RunError of one clear line."""
     try:
         yield
     except OSError as error:
         name = str(error.filename or "")
-        # `doing` names the file itself; the name beside it means nothing to the user.
+        # `doing` names the file itself; a temporary name means nothing to the user.
         where = f" {name}" if name and not name.endswith(".partial") else ""
         if error.errno == errno.ENOSPC:
             raise RunError(

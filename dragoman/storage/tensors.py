@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dragoman.storage.binary import Cursor
-from dragoman.storage.untrusted import parsed_json
+from dragoman.storage.safe_read import parse_json
 
 _SIZE = 8  # bytes that say how long the header is
 _METADATA = "__metadata__"
@@ -31,7 +31,7 @@ def tensors(raw: bytes) -> dict[str, np.ndarray]:
     except ValueError:
         raise ValueError("its header is longer than the file") from None
     first = _SIZE + len(written)
-    header = parsed_json(written)
+    header = parse_json(written)
     if not isinstance(header, dict):
         raise ValueError("its header lists no tensors")
     header.pop(_METADATA, None)

@@ -21,7 +21,7 @@ import numpy as np
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
-from dragoman.storage.untrusted import parsed_json
+from dragoman.storage.safe_read import parse_json
 from dragoman.text.languages import LANGUAGES_FILE, Languages
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import (
@@ -124,7 +124,7 @@ class Codec:
     ) -> "Codec":
         sides = (source_sentences, target_sentences)
         source, target = (
-            count_words(map(without_mark, side), settings.normalisation) for side in sides
+            count_words(map(without_mark, side), settings.normalization) for side in sides
         )
         if settings.shared:
             source += target
@@ -142,7 +142,7 @@ class Codec:
 
         If the vocabulary is shared, the words of both sides are in the first.
         """
-        learn = SEGMENTERS[settings.vocabulary].learn_from_words
+        learn = SEGMENTERS[settings.tokenizer].learn_from_words
         tags = (
             [language_tag(language) for language in languages.targets] if languages.tagged else []
         )
@@ -336,7 +336,7 @@ def _read_foreign_pieces(
 ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Framing]:
     """Vocabularies of both sides and the framing; older bundles have MarianMT's list of pieces."""
     try:
-        content = parsed_json(raw)
+        content = parse_json(raw)
     except ValueError as error:
         raise BundleError(f"{_PIECES_FILE} cannot be read ({error}).") from None
     if isinstance(content, list):

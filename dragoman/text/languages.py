@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dragoman.errors import BundleError, TranslationError
-from dragoman.storage.untrusted import parsed_json
+from dragoman.storage.safe_read import parse_json
 from dragoman.text.detect import COVERED, Detected, detect, surely_none_of
 
 AUTO = "auto"
@@ -31,7 +31,7 @@ class Languages:
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Languages":
         try:
-            named = parsed_json(raw)
+            named = parse_json(raw)
             return cls(tuple(named["source"]), tuple(named["target"]))
         except (ValueError, TypeError, KeyError) as error:
             raise BundleError(f"{LANGUAGES_FILE} cannot be read ({error}).") from None

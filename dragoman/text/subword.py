@@ -35,7 +35,7 @@ import sentencepiece
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, ConfigError
 from dragoman.storage.protobuf import fields, of_bytes, of_float, of_int, of_text
-from dragoman.storage.untrusted import parsed_json
+from dragoman.storage.safe_read import parse_json
 from dragoman.text.vocabulary import Vocabulary
 
 _FEW = 16  # texts
@@ -227,7 +227,7 @@ class BytePairs:
     def learn(
         cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
     ) -> Self:
-        return cls.learn_from_words(count_words(sentences, settings.normalisation), settings, tags)
+        return cls.learn_from_words(count_words(sentences, settings.normalization), settings, tags)
 
     @classmethod
     def learn_from_words(
@@ -247,11 +247,11 @@ class BytePairs:
                 input_format="tsv",
                 model_writer=model,
                 model_type=cls.model_type,
-                vocab_size=settings.size,
+                vocab_size=settings.vocab_size,
                 hard_vocab_limit=False,
                 byte_fallback=True,
-                character_coverage=settings.coverage,
-                normalization_rule_name=settings.normalisation,
+                character_coverage=settings.character_coverage,
+                normalization_rule_name=settings.normalization,
                 control_symbols=list(tags),
                 pad_id=0,
                 unk_id=1,
@@ -263,15 +263,17 @@ class BytePairs:
             if "required_chars" in str(error):
                 needed = str(error).partition(" vs ")[2].partition(".")[0]
                 raise ConfigError(
-                    f"text.size={settings.size} is too small: bytes and characters alone need "
+                    f"text.vocab_size={settings.vocab_size} is too small: bytes and characters "
+                    "alone need "
                     f"{needed} pieces."
                 ) from None
             if "vocab_size" in str(error):
                 raise ConfigError(
-                    f"text.size={settings.size} is too small: bytes alone need 256 pieces."
+                    f"text.vocab_size={settings.vocab_size} is too small: bytes alone need 256 "
+                    "pieces."
                 ) from None
             raise ConfigError(
-                f"text.vocabulary={settings.vocabulary} could not be learned ({error})."
+                f"text.tokenizer={settings.tokenizer} could not be learned ({error})."
             ) from None
         return cls(model.getvalue())
 
@@ -461,7 +463,7 @@ class Words:
     def __init__(self, model: bytes):
         self._model = model
         try:
-            stored = parsed_json(model)
+            stored = parse_json(model)
             rule = str(stored["normalisation"])
             pieces = tuple(map(str, stored["pieces"]))
             self._normaliser = sentencepiece.SentencePieceNormalizer(rule_name=rule)
@@ -475,17 +477,17 @@ class Words:
     def learn(
         cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
     ) -> "Words":
-        return cls.learn_from_words(count_words(sentences, settings.normalisation), settings, tags)
+        return cls.learn_from_words(count_words(sentences, settings.normalization), settings, tags)
 
     @classmethod
     def learn_from_words(
         cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
     ) -> "Words":
         """The words and punctuation marks that occur most often, as many as there is room for."""
-        room = settings.size - len(SPECIAL) - len(tags)
+        room = settings.vocab_size - len(SPECIAL) - len(tags)
         if room < 1:
             raise ConfigError(
-                f"text.size={settings.size} is too small: no word has room beside "
+                f"text.vocab_size={settings.vocab_size} is too small: no word has room beside "
                 f"{', '.join(SPECIAL)}."
             )
         counts = Counter[str]()
@@ -495,7 +497,7 @@ class Words:
         pieces = [*SPECIAL, *tags, *(piece for piece, _ in counts.most_common(room))]
         return cls(
             json.dumps(
-                {"normalisation": settings.normalisation, "pieces": pieces}, ensure_ascii=False
+                {"normalisation": settings.normalization, "pieces": pieces}, ensure_ascii=False
             ).encode()
         )
 
@@ -559,7 +561,7 @@ class MarianPieces:
         cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
     ) -> "MarianPieces":
         raise ConfigError(
-            "text.vocabulary=marian comes with converted models and cannot be learned: use bpe."
+            "text.tokenizer=marian comes with converted models and cannot be learned: use bpe."
         )
 
     learn_from_words = learn

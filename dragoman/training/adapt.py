@@ -22,13 +22,13 @@ from dragoman.bundle.gate import GATE
 from dragoman.data.batches import rng
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from dragoman.errors import CorpusError
 from dragoman.text.metrics import bleu
-from dragoman.training.adapter import Example, Frame, Learner, Recipe, Say
-from dragoman.training.clock import Clock, now
-from dragoman.training.gate import learn_gate
+from dragoman.training.lora import Example, LoraConfig, LoraTrainer, PairEncoder, Say
 from dragoman.training.replay import greedy, outside_sentences, replayed_pairs
+from dragoman.training.time_budget import Clock, now
+from dragoman.training.train_gate import fit_gate
 
 HELD_OUT = 200  # at most, of pairs and of replay
 # The time is shared out: so many parts of replay, so many sentences that are scored at once, until
@@ -98,7 +98,7 @@ def adapt(
     source: str = "",
     target: str = "",
     general: Sequence[Pair] = (),
-    recipe: Recipe = Recipe(),
+    recipe: LoraConfig = LoraConfig(),
     say: Say = lambda line: None,
     clock: Clock | None = None,
 ) -> Adapted:
@@ -117,7 +117,7 @@ def adapt(
     say(f"{len(train):,} pairs, {len(valid)} held out")
     replayed = _replay(translator, outside, request, recipe, clock, say)
     say(f"{len(replayed):,} sentences are replayed")
-    frame = Frame(bundle.codec, source, target, _longest(bundle))
+    frame = PairEncoder(bundle.codec, source, target, _longest(bundle))
     examples = frame(train)
     if not examples:
         raise CorpusError("every pair is longer than the model takes.")
@@ -133,7 +133,7 @@ def adapt(
     started = now()
     before = [test.run(translator, clock, say, SCORING_SHARE) for test in tests]
     clock.reserve(AFTERWARDS * (now() - started))
-    learner = Learner(bundle, recipe)
+    learner = LoraTrainer(bundle, recipe)
     say("looking at the held-out pairs")
     looks = 1 + LOOKS_OF_WEAKENING * len(unseen) / max(1, len(held_out))
     steps = learner.learn(examples, others, held_out, clock, say, looks)
@@ -142,7 +142,7 @@ def adapt(
         say(f"the adapter is added at {strength:.0%} of its strength")
     adapter = learner.adapter()
     own, not_learned, strange = map(_sources, (examples, held_out, others))
-    gate = learn_gate(bundle, own, not_learned, strange, (source, target))
+    gate = fit_gate(bundle, own, not_learned, strange, (source, target))
     if gate is not None:
         adapter[GATE] = gate.votes
         yours, not_yours = (sum(map(gate, _sources(some))) for some in (held_out, unseen))
@@ -157,7 +157,7 @@ def adapt(
     return Adapted(adapter, gains, steps)
 
 
-def _parts(pairs: Sequence[Pair], recipe: Recipe) -> tuple[list[Pair], list[Pair]]:
+def _parts(pairs: Sequence[Pair], recipe: LoraConfig) -> tuple[list[Pair], list[Pair]]:
     """Pairs to learn from, and pairs that are held out."""
     pairs = list(dict.fromkeys((s.strip(), t.strip()) for s, t in pairs if s.strip() and t.strip()))
     if len(pairs) < 10:
@@ -171,7 +171,7 @@ def _replay(
     translator: Translator,
     sentences: Sequence[str],
     request: Request,
-    recipe: Recipe,
+    recipe: LoraConfig,
     clock: Clock,
     say: Say,
 ) -> list[Pair]:

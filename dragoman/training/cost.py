@@ -31,7 +31,7 @@ def matrix_ceiling(device: torch.device) -> float | None:
         return None
     matrix = torch.randn(8192, 8192, dtype=torch.bfloat16, device=device)
     best = 0.0
-    for _ in range(4):  # the first warms up
+    for _ in range(4):  # the first run warms up
         torch.cuda.synchronize()
         started = time.perf_counter()
         for _ in range(10):
@@ -42,26 +42,26 @@ def matrix_ceiling(device: torch.device) -> float | None:
 
 
 def bytes_per_position(config: Config, target_vocabulary: int) -> float:
-    """A generous estimate of what one source or target position keeps in memory until backward."""
+    """Estimate, generously, the bytes that one position keeps in memory until backward."""
     model = config.model
-    layers = max(model.encoder_layers, model.decoder_layers * 1.5)
-    activations = 4 * layers * (20 * model.width + 3 * model.feed_forward_width)
+    layers = max(model.num_encoder_layers, model.num_decoder_layers * 1.5)
+    activations = 4 * layers * (20 * model.d_model + 3 * model.d_ff)
     copies = OBJECTIVES[config.training.objective].copies(config.training)
-    # every other position is a target one with logits
+    # half of the positions are target positions, with logits
     return copies * (activations + 4 * 4 * target_vocabulary / 2)
 
 
 def _free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    # Linux alone says what is free; elsewhere take half of all
+    # Only Linux reports free memory; elsewhere take half of all memory.
     pages = os.sysconf_names.get("SC_AVPHYS_PAGES")
     free = os.sysconf("SC_AVPHYS_PAGES") if pages else os.sysconf("SC_PHYS_PAGES") // 2
     return free * os.sysconf("SC_PAGE_SIZE")
 
 
 def fitting_micro_batch(config: Config, target_vocabulary: int, device: torch.device) -> int:
-    """Padded positions that can be computed at once."""
+    """Return the number of padded positions that fit into memory."""
     if config.training.micro_batch_tokens:
         return config.training.micro_batch_tokens
     fits = (
@@ -73,8 +73,8 @@ def fitting_micro_batch(config: Config, target_vocabulary: int, device: torch.de
 def memory_estimate(
     model: Model, config: Config, target_vocabulary: int, micro_batch_tokens: int
 ) -> float:
-    """Bytes for weights, optimiser and one micro-batch."""
-    # both sides, a little padding
+    """Estimate the bytes of weights, optimizer and one micro-batch."""
+    # both sides, and a little padding
     positions = min(micro_batch_tokens, 2.2 * config.training.batch_tokens)
     return _BYTES_PER_WEIGHT * parameter_count(model) + positions * bytes_per_position(
         config, target_vocabulary

@@ -1,9 +1,9 @@
-"""Several processes that train one model, started by torchrun; or one, which is alone.
+"""Train one model in several processes started by torchrun, or in a single one.
 
-Every rank holds the same model and the same place in the data. A step's micro-batches are dealt
-out, and what the ranks found is added up once (`Ranks.add`). Sharded, each holds a part of every
-weight (`fully_shard`), and gathers a layer's parts when it needs them. Rank 0 alone writes and
-speaks.
+Every rank holds the same model and the same position in the data. Ranks share out the micro-batches
+of a step and sum their results in one all-reduce (`DistContext.all_reduce`). With sharding, each
+rank holds a part of every weight (`fully_shard`) and gathers a layer's parts when it needs them.
+Only rank 0 writes files and prints.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ from torch.distributed.rendezvous import rendezvous
 from dragoman.config.settings import environment_number
 from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError, DragomanError, RunError
-from dragoman.model.blocks import DecoderLayer
 from dragoman.model.transformer import Transformer
+from dragoman.model.transformer_layers import DecoderLayer
 
 _AHEAD, _FAILURES = "ahead", "failures"
 
 
-class Ranks:
-    """This process among those that train together."""
+class DistContext:
+    """This process as one of the ranks that train together."""
 
     def __init__(
         self,
@@ -41,52 +41,52 @@ class Ranks:
         self.device, self.rank, self.size, self._store = device, rank, size, store
 
     @property
-    def first(self) -> bool:
-        """Whether this is the one that writes and speaks."""
+    def is_main(self) -> bool:
+        """True for rank 0, which writes files and prints."""
         return self.rank == 0
 
     @property
-    def together(self) -> bool:
-        """Whether torchrun started us, be it one process only."""
+    def is_distributed(self) -> bool:
+        """True if torchrun started this process, even as the only one."""
         return self._store is not None
 
-    def add(self, tensor: Tensor) -> None:
-        """In place, the sum over all ranks."""
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Sum a tensor over all ranks, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
 
-    def least(self, number: int) -> int:
-        """The smallest of the ranks' numbers."""
+    def all_reduce_min(self, number: int) -> int:
+        """Return the smallest of the ranks' numbers."""
         if self.size == 1:
             return number
         shared = torch.tensor(number, device=self.device)
         dist.all_reduce(shared, dist.ReduceOp.MIN)
         return int(shared)
 
-    def deal(self, items: list[Any]) -> list[Any]:
-        """This rank's share."""
+    def shard(self, items: list[Any]) -> list[Any]:
+        """Return this rank's share of some items."""
         return items[self.rank :: self.size]
 
-    def collect(self, share: list[Any]) -> list[Any]:
-        """All ranks' shares, in the order of what was dealt."""
+    def gather_objects(self, share: list[Any]) -> list[Any]:
+        """Gather the shares of all ranks, in the order before `shard`."""
         if self.size == 1:
             return share
         shares: list[list[Any]] = [[] for _ in range(self.size)]
         dist.all_gather_object(shares, share)
         return [shares[i % self.size][i // self.size] for i in range(sum(map(len, shares)))]
 
-    def meet(self) -> None:
-        """Wait for the others."""
+    def barrier(self) -> None:
+        """Wait until all ranks get here."""
         if self.size > 1:
             dist.barrier()
 
     @contextmanager
-    def first_goes_ahead(self) -> Iterator[None]:
-        """The others enter when rank 0 has left, and not at all if it failed. It may take hours."""
+    def rank_zero_first(self) -> Iterator[None]:
+        """Let the others enter after rank 0 has left, which may take hours; exit if it failed."""
         if self._store is None:
             yield
             return
-        if self.first:
+        if self.is_main:
             try:
                 yield
             except BaseException:
@@ -100,10 +100,10 @@ class Ranks:
             raise SystemExit(1)
         yield
 
-    def shard(self, model: nn.Module) -> None:
-        """Leave this rank its part of every weight.
+    def shard_model(self, model: nn.Module) -> None:
+        """Keep only this rank's part of every weight.
 
-        Each layer is shared out by itself, and the rest together.
+        Each layer is sharded by itself, the remaining weights together.
         """
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -114,41 +114,42 @@ class Ranks:
         )
         for module in [*layers, model]:
             sharded = fully_shard(module, mesh=mesh)
-            # the tokens of the step have been divided by already
+            # The loss is already divided by the tokens of the whole step.
             sharded.set_gradient_divide_factor(1.0)
-            sharded.set_force_sum_reduction_for_comms(True)  # gloo can do no other
+            sharded.set_force_sum_reduction_for_comms(True)  # the only reduction that gloo supports
             if isinstance(module, DecoderLayer):
-                register_fsdp_forward_method(module, "memory")  # it needs the whole weights too
+                # reads the layer's weights outside of forward()
+                register_fsdp_forward_method(module, "memory")
 
-    def end_unless_first_to_fail(self) -> None:
-        """An error that one rank has reported is not reported again."""
+    def exit_unless_first_failure(self) -> None:
+        """Exit silently if another rank has already reported an error."""
         if self._store is not None and self._store.add(_FAILURES, 1) > 1:
             raise SystemExit(1)
 
 
-ALONE = Ranks()
+SINGLE = DistContext()
 
 
-def may_be_restarted() -> bool:
-    """Whether torchrun starts lost ranks again.
+def is_restartable() -> bool:
+    """True if torchrun restarts lost ranks.
 
-    A run that is there already then goes on.
+    Such a run then resumes by itself.
     """
     return environment_number("TORCHELASTIC_MAX_RESTARTS", 0) > 0
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Ranks]:
-    """The ranks that torchrun started, each with its device.
+def dist_context(device: str) -> Iterator[DistContext]:
+    """Join the ranks that torchrun started, each with its own device.
 
-    The first rank that meets an error reports it, no other.
+    The first rank that meets an error reports it; the others exit silently.
     """
     if not dist.is_torchelastic_launched():
-        yield Ranks(pick_device(device))
+        yield DistContext(pick_device(device))
         return
     store, rank, size = next(rendezvous("env://"))
     store = _of_this_launch(store, rank, size)
-    ranks = Ranks(rank=rank, size=size, store=store)
+    ranks = DistContext(rank=rank, size=size, store=store)
     try:
         ranks.device = _own(pick_device(device))
         backend = "nccl" if ranks.device.type == "cuda" else "gloo"
@@ -156,12 +157,12 @@ def joined(device: str) -> Iterator[Ranks]:
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, device_id=own)
         yield ranks
     except DragomanError:
-        ranks.end_unless_first_to_fail()
+        ranks.exit_unless_first_failure()
         raise
     except RuntimeError as error:
         if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
-        ranks.end_unless_first_to_fail()
+        ranks.exit_unless_first_failure()
         raise RunError(
             "another rank was lost. With torchrun --max-restarts, the run continues from its "
             "last checkpoint by itself; otherwise restart it with --resume."
@@ -170,12 +171,12 @@ def joined(device: str) -> Iterator[Ranks]:
 
 
 def _of_this_launch(store: Store, rank: int, size: int) -> Store:
-    """A part of torchrun's store without the addresses of dead ranks.
+    """Return a part of torchrun's store that is free of the addresses of dead ranks.
 
-    The store outlives its ranks and would give them to the restarted ones.
+    The store outlives its ranks, and restarted ranks would find stale addresses in it.
 
-    Each rank says who it is and whom it sees there, until all see the same. Nobody dead has seen
-    the newcomers.
+    Each rank publishes a fresh id and the ids that it sees, until all ranks see the same ids. A
+    dead rank cannot have seen the new ones.
     """
     store.set(f"arrived {rank}", uuid4().hex)
     while True:
@@ -187,7 +188,7 @@ def _of_this_launch(store: Store, rank: int, size: int) -> Store:
 
 
 def _own(device: torch.device) -> torch.device:
-    """Each process of a machine has a GPU of its own."""
+    """Select the GPU of this process: each process of a machine has its own."""
     if device.type != "cuda":
         return device
     local = environment_number("LOCAL_RANK", 0)

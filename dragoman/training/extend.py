@@ -81,8 +81,8 @@ def _new_pieces(
     bundle: Bundle, segmenter: BytePairs, texts: Sequence[str], old: Sequence[str], size: int
 ) -> list[str]:
     """Pieces of the new texts that no old sentence would be cut into."""
-    settings = replace(bundle.config.text, size=size + 4 + 256 + 200)
-    words = count_words(texts, settings.normalisation)
+    settings = replace(bundle.config.text, vocab_size=size + 4 + 256 + 200)
+    words = count_words(texts, settings.normalization)
     learned = type(segmenter).learn_from_words(words, settings).vocabulary.pieces
     candidates = [
         piece

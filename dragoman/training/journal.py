@@ -21,7 +21,7 @@ LOG = "log.jsonl"
 
 @dataclass(frozen=True)
 class StepReport:
-    """What is known of a step before its loss is."""
+    """The facts of a step that are known before its loss."""
 
     step: int
     epoch: int
@@ -31,7 +31,7 @@ class StepReport:
 
 
 class Journal:
-    """`ceiling`: operations per second that the device can do at most, where that is known."""
+    """Logs a run; `ceiling` is the device's peak operations per second, if known."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Journal:
         self._open_entry()
 
     def step(self, report: StepReport, loss: float, nll: float, norm: float) -> None:
-        """Take in one optimiser step: sums of loss and of -log p over its tokens."""
+        """Add one optimizer step: sums of loss and of -log p over its tokens."""
         self._loss += loss
         self._nll += nll
         self._tokens += report.tokens
@@ -98,7 +98,7 @@ class Journal:
         self._write(step, "valid", values)
         shown = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
         self.say(f"step {step:,}: validation {shown}")
-        self._started = time.monotonic()  # speed is that of training alone
+        self._started = time.monotonic()  # do not count validation in the training speed
 
     def say(self, text: str) -> None:
         self._console.print(text)
@@ -121,7 +121,7 @@ class Journal:
         return self._tokens / max(time.monotonic() - self._started, 1e-9)
 
     def _utilisation(self) -> float:
-        """The share of the device's ceiling that went into the model's products (MFU)."""
+        """Return the share of the device's peak spent on the model's products (MFU)."""
         return (
             self._flops / max(time.monotonic() - self._started, 1e-9) / (self._ceiling or math.inf)
         )
@@ -143,7 +143,7 @@ class Journal:
 
 
 class NoJournal(Journal):
-    """That of the ranks which stay silent."""
+    """The journal of ranks that do not print."""
 
     def __init__(self) -> None:
         pass
@@ -176,12 +176,12 @@ def duration(seconds: float) -> str:
 
 
 def _perplexity(nll: float) -> float:
-    """e^(mean of -log p); infinite rather than an overflow."""
+    """Return e^(mean of -log p), infinity on overflow."""
     return math.exp(nll) if nll < 700 else math.inf
 
 
 def _forget_after(log: Path, step: int) -> None:
-    """Drop what a killed run wrote after its last checkpoint."""
+    """Drop the entries that a killed run wrote after its last checkpoint."""
     if log.exists():
         kept = []
         for line in log.read_text(encoding="utf-8").splitlines():

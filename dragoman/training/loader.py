@@ -1,8 +1,8 @@
-"""Batches made ready ahead of the model.
+"""Prepare batches ahead of the model.
 
-Taking ids from the store is a matter of a millisecond and happens in a thread. BPE-dropout segments
-every sentence anew, in Python; where there are cores to spare, processes of their own do that. Who
-makes a batch does not matter: it is a function of its place in the data.
+Reading ids from the store takes a millisecond and happens in a thread. BPE-dropout segments every
+sentence again, in Python; on machines with cores to spare, worker processes do that. Any worker can
+make any batch, because a batch is a function of its position in the data.
 """
 
 import math
@@ -22,12 +22,12 @@ from dragoman.config.settings import environment_number
 from dragoman.data.batches import (
     Batch,
     BatchPlan,
-    Position,
+    DataPosition,
     collate,
     even_parts,
+    lengths_only,
     make_batch,
     micro_batches,
-    outline,
     rng,
 )
 from dragoman.data.order import Mixture, mixing_weights
@@ -37,12 +37,12 @@ from dragoman.errors import RunError
 from dragoman.text.codec import Codec
 
 _STEPS_AHEAD = 32
-CORES_FOR_PROCESSES = 8  # with fewer, the model needs them all
+CORES_FOR_PROCESSES = 8  # with fewer cores, the model needs them all
 _MOST_PROCESSES = 12
 
 
 class BatchMaker:
-    """The micro-batches of a step, as a function of its place in the data."""
+    """Makes the micro-batches of a step, as a function of its position in the data."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class BatchMaker:
         self._micro_batch_tokens = micro_batch_tokens
         self._rank, self._ranks = rank, ranks
 
-    def make(self, position: Position, indices: np.ndarray) -> list[Batch]:
-        """All micro-batches of a step; of those that other ranks compute, outlines."""
-        if self._config.text.dropout:
+    def make(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
+        """Return all micro-batches of a step; those of other ranks hold lengths only."""
+        if self._config.text.bpe_dropout:
             return self._segmented_anew(position, indices)
         store, codec = self._store, self._codec
 
@@ -78,8 +78,8 @@ class BatchMaker:
         )
         return self._dealt(batch, source_lengths, target_lengths, indices)
 
-    def _segmented_anew(self, position: Position, indices: np.ndarray) -> list[Batch]:
-        """The same from the text, by BPE-dropout; its seed is the place in the data."""
+    def _segmented_anew(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
+        """Segment the text again with BPE-dropout, seeded by the position in the data."""
         store, codec = self._store, self._codec
         place = (position.epoch, position.window, position.batch)
         seed = int(rng(self._config.training.seed, *place).integers(2**31))
@@ -87,7 +87,7 @@ class BatchMaker:
             store.source_texts(indices),
             store.target_texts(indices),
             [self._tos[number] for number in store.corpora(indices)],
-            self._config.text.dropout,
+            self._config.text.bpe_dropout,
             seed,
             self._config.data.max_length,
         )
@@ -109,7 +109,7 @@ class BatchMaker:
         targets: np.ndarray,
         indices: np.ndarray,
     ) -> list[Batch]:
-        """A step cut to what fits into memory, and further so that no rank waits for another."""
+        """Cut a step into micro-batches that fit into memory, in equal numbers per rank."""
         parts = micro_batches(sources, targets + 1, self._micro_batch_tokens)
         if self._ranks > 1:
             parts = even_parts(
@@ -118,13 +118,13 @@ class BatchMaker:
         return [
             batch(part)
             if number % self._ranks == self._rank
-            else outline(sources[part], targets[part], indices[part])
+            else lengths_only(sources[part], targets[part], indices[part])
             for number, part in enumerate(parts)
         ]
 
 
 class Loader:
-    """Steps' worth of data from a position on and without end."""
+    """Yields the data of one step after another, forever, from a position on."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Loader:
     ):
         self._store, self._codec, self._config = store, codec, config
         self._share = (micro_batch_tokens, rank, ranks)
-        self._most_alive = 0  # processes that were seen preparing batches
+        self._most_alive = 0  # largest number of worker processes seen alive
         self._maker = BatchMaker(store, codec, config, *self._share)
         corpus_weights = [corpus.weight for corpus in config.data.corpora]
         training = config.training
@@ -150,17 +150,16 @@ class Loader:
     def steps_in_epoch(self, epoch: int = 0) -> int:
         return sum(1 for _ in self._plan.epoch(epoch))
 
-    def step_at(self, position: Position) -> list[Batch]:
-        """The data of one step, made here and now."""
+    def step_at(self, position: DataPosition) -> list[Batch]:
+        """Make the data of one step in this thread."""
         return self._maker.make(position, self._plan.at(position))
 
     def from_position(
-        self, position: Position
-    ) -> Generator[tuple[Position, list[Batch]], None, None]:
-        """Each step's micro-batches with the position behind them, some steps ahead of their use.
+        self, position: DataPosition
+    ) -> Generator[tuple[DataPosition, list[Batch]], None, None]:
+        """Yield each step's micro-batches with the position after it, prepared some steps ahead.
 
-        A signal to a whole group of processes kills those that prepare batches too: others take
-        their place, once.
+        A signal to the whole process group kills the workers too; they are restarted once.
         """
         for again in (False, True):
             try:
@@ -173,10 +172,10 @@ class Loader:
                         "a process that prepares batches was killed. Continue with --resume."
                     ) from None
 
-    def _ahead(self, position: Position) -> Iterator[tuple[Position, list[Batch]]]:
+    def _ahead(self, position: DataPosition) -> Iterator[tuple[DataPosition, list[Batch]]]:
         before = position
         plan = self._plan.from_position(position)
-        ready: deque[tuple[Position, Future[list[Batch]]]] = deque()
+        ready: deque[tuple[DataPosition, Future[list[Batch]]]] = deque()
         executor = self._executor()
         try:
             while True:
@@ -190,9 +189,9 @@ class Loader:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: "Future[list[Batch]]") -> list[Batch]:
-        """Do not wait for a pool with a killed process.
+        """Wait for a result, but not for a pool with a killed worker.
 
-        If it was killed while it wrote its result, the pool waits for the rest.
+        If a worker is killed while writing its result, the pool would wait forever for the rest.
         """
         while True:
             alive = len(active_children())
@@ -204,16 +203,16 @@ class Loader:
                     raise BrokenProcessPool from None
 
     def _executor(self) -> Executor:
-        if self._config.text.dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
+        if self._config.text.bpe_dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
             parts = (self._store.folder, self._codec.to_files(), self._config, *self._share)
-            # ranks of this machine
+            # ranks on this machine share its cores
             neighbours = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
             processes = max(1, min(_MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // neighbours))
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 
     def _submit(
-        self, executor: Executor, position: Position, indices: np.ndarray
+        self, executor: Executor, position: DataPosition, indices: np.ndarray
     ) -> "Future[list[Batch]]":
         if isinstance(executor, ProcessPoolExecutor):
             return executor.submit(_make_in_process, position, indices)
@@ -224,9 +223,9 @@ _maker_of_process: list[BatchMaker] = []
 
 
 def _start_process(folder: Path, files: dict[str, bytes], config: Config, *share: int) -> None:
-    codec = Codec.from_files(files, config.text.vocabulary)
+    codec = Codec.from_files(files, config.text.tokenizer)
     _maker_of_process.append(BatchMaker(Store(folder), codec, config, *share))
 
 
-def _make_in_process(position: Position, indices: np.ndarray) -> list[Batch]:
+def _make_in_process(position: DataPosition, indices: np.ndarray) -> list[Batch]:
     return _maker_of_process[0].make(position, indices)

@@ -99,4 +99,4 @@ def replayed_pairs(
 
 
 def greedy(translator: Translator, request: Request) -> Request:
-    return replace(request, decoding=replace(translator.config.decoding, beam=1))
+    return replace(request, decoding=replace(translator.config.decoding, beam_size=1))

@@ -23,30 +23,30 @@ from dragoman.config import Config, Corpus, beyond_plain, model_summary
 from dragoman.config.settings import to_tree
 from dragoman.config.variants import ARCHITECTURES
 from dragoman.convert.hub import model_folder
-from dragoman.data.prepare import Prepared, name_languages, open_prepared, prepare, read_sentences
+from dragoman.data.prepare import Dataset, name_languages, open_prepared, prepare, read_sentences
 from dragoman.errors import ConfigError, escaped
 from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
 from dragoman.storage.files import storage_errors
 from dragoman.text.metrics import Score
+from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.cost import fitting_micro_batch, matrix_ceiling, memory_estimate
-from dragoman.training.distributed import Ranks, joined, may_be_restarted
-from dragoman.training.finish import finish, leave_interim_bundle
-from dragoman.training.folder import (
+from dragoman.training.distributed import DistContext, dist_context, is_restartable
+from dragoman.training.export import finish, write_interim_bundle
+from dragoman.training.journal import Journal, NoJournal, duration
+from dragoman.training.run_folder import (
     CHECKPOINTS,
     DATA,
-    Wishes,
-    holds_run,
+    RunOverrides,
+    contains_run,
     is_finished,
-    keep_parents_card,
     locked,
     new_config,
     resumed_config,
+    save_parent_card,
     unused_by_fine_tuning,
     write_settings,
 )
-from dragoman.training.journal import Journal, NoJournal, duration
-from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 from dragoman.training.watch import Watch
 
@@ -84,27 +84,27 @@ def train(
     for name, entries in (("data.corpora", corpora), ("data.valid", valid), ("data.test", test)):
         if entries:
             overrides[name] = [to_tree(entry) for entry in name_languages(entries)]
-    wishes = Wishes(preset, config_file, overrides)
+    wishes = RunOverrides(preset, config_file, overrides)
     with (
-        joined(device) as ranks,
+        dist_context(device) as ranks,
         ExitStack() as held,
-        _Interruption(patient=ranks.together) as interruption,
+        _Interruption(patient=ranks.is_distributed) as interruption,
     ):
-        if not ranks.first:
+        if not ranks.is_main:
             console = Console(quiet=True)
         console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         try:
-            with ranks.first_goes_ahead():
-                if ranks.first:
+            with ranks.rank_zero_first():
+                if ranks.is_main:
                     held.enter_context(locked(folder))
                 config, data = _settings_and_data(
-                    folder, wishes, resume or may_be_restarted() or not ranks.first
+                    folder, wishes, resume or is_restartable() or not ranks.is_main
                 )
             for note in unused_by_fine_tuning(wishes) if config.training.init else ():
                 console.print(f"note: {note}")
             return _begin(folder, config, data, ranks, console, interruption, watch)
         except _Interrupted as interrupted:
-            if not holds_run(folder):
+            if not contains_run(folder):
                 console.print("interrupted while preparing the data; nothing is saved yet.")
                 if interrupted.number == signal.SIGTERM:
                     raise SystemExit(128 + signal.SIGTERM) from None
@@ -114,10 +114,10 @@ def train(
 
 
 def _settings_and_data(
-    folder: Path, wishes: Wishes, resume: bool
-) -> tuple[Config, Prepared | None]:
+    folder: Path, wishes: RunOverrides, resume: bool
+) -> tuple[Config, Dataset | None]:
     """Those of a new run or of an old one; no data where a finished run has left none."""
-    if resume and holds_run(folder):
+    if resume and contains_run(folder):
         config = resumed_config(folder, wishes)
         if is_finished(folder) and not (folder / CHECKPOINTS).is_dir():
             return config, None
@@ -126,7 +126,7 @@ def _settings_and_data(
     parent = read_bundle(model_folder(config.training.init)) if config.training.init else None
     codec = parent.codec if parent is not None else None
     if parent is not None:
-        keep_parents_card(folder, parent, config.training.init)
+        save_parent_card(folder, parent, config.training.init)
     if config.data.prepared:
         data = open_prepared(config, Path(config.data.prepared))
         if codec is not None and codec.to_files() != data.codec.to_files():
@@ -144,8 +144,8 @@ def _settings_and_data(
 def _begin(
     folder: Path,
     config: Config,
-    data: Prepared | None,
-    ranks: Ranks,
+    data: Dataset | None,
+    ranks: DistContext,
     console: Console,
     interruption: "_Interruption",
     watch: bool,
@@ -170,7 +170,10 @@ def _begin(
         train_model = import_module(own_trainer).train_model
         return Outcome(folder, True, train_model(config, data, ranks.device, test, folder, console))
     trainer = _make_trainer(
-        config, data, Checkpoints(folder / CHECKPOINTS, config.training.average, ranks), ranks
+        config,
+        data,
+        Checkpoints(folder / CHECKPOINTS, config.training.average_checkpoints, ranks),
+        ranks,
     )
     if trainer.is_done() and is_finished(folder):
         return _nothing_to_do(folder, console)
@@ -183,7 +186,7 @@ def _begin(
 
 
 def _make_trainer(
-    config: Config, data: Prepared, checkpoints: Checkpoints, ranks: Ranks
+    config: Config, data: Dataset, checkpoints: Checkpoints, ranks: DistContext
 ) -> Trainer:
     """A trainer at the newest checkpoint, or at the very beginning.
 
@@ -194,7 +197,7 @@ def _make_trainer(
         config.model, codec.source, codec.target, codec.shared, config.training.seed
     )
     progress = checkpoints.newest()
-    ranks.meet()  # before rank 0 writes the first one
+    ranks.barrier()  # before rank 0 writes the first one
     if progress is not None:
         return Trainer(
             config, data, model, device, checkpoints, progress, restore=True, ranks=ranks
@@ -202,10 +205,12 @@ def _make_trainer(
     if config.training.init:
         _take_weights(model, read_bundle(model_folder(config.training.init)))
     progress = Progress(
-        micro_batch_tokens=ranks.least(fitting_micro_batch(config, len(codec.target), device))
+        micro_batch_tokens=ranks.all_reduce_min(
+            fitting_micro_batch(config, len(codec.target), device)
+        )
     )
     trainer = Trainer(config, data, model, device, checkpoints, progress, ranks=ranks)
-    checkpoints.save(trainer.model, trainer.optimiser, progress)
+    checkpoints.save(trainer.model, trainer.optimizer, progress)
     return trainer
 
 
@@ -223,14 +228,14 @@ def _train(
         held.enter_context(storage_errors(f"training in {folder}"))
         held.enter_context(interruption.after_the_step())
         looking: dict[str, Callable[[], None]] = {}
-        if watch and trainer.ranks.first:
+        if watch and trainer.ranks.is_main:
             watched = held.enter_context(Watch(trainer, folder))
             console.print(f"watch it at {watched.address}")
             looking = {"at_validation": watched.look}
-        journal = _journal(trainer, folder, console) if trainer.ranks.first else NoJournal()
+        journal = _journal(trainer, folder, console) if trainer.ranks.is_main else NoJournal()
         held.callback(journal.close)
-        leave_bundle = partial(leave_interim_bundle, trainer, folder)
-        return trainer.run(journal, interruption.requested, leave_bundle, **looking)
+        write_final_bundle = partial(write_interim_bundle, trainer, folder)
+        return trainer.run(journal, interruption.requested, write_final_bundle, **looking)
 
 
 def _journal(trainer: Trainer, folder: Path, console: Console) -> Journal:

@@ -1,11 +1,10 @@
-"""One training run in memory: steps, validations, checkpoints, until it is time to stop.
+"""Run the training loop: steps, validations and checkpoints, until it is time to stop.
 
-Everything random in step s follows from (seed, s): dropout is seeded for each micro-batch. The
-gradient is divided once, by the target tokens of the whole step, so that the number of
-micro-batches does not change it.
+All randomness of step s follows from (seed, s): dropout is seeded for each micro-batch. The
+gradient is divided once, by the target tokens of the whole step, so the number of micro-batches
+does not change it.
 
-A GPU works behind the host's back: a step is launched, and its loss is read only when the next one
-has been.
+The GPU lags behind the host: a step is launched, and its loss is read only after the next launch.
 """
 
 import copy
@@ -18,36 +17,38 @@ import numpy as np
 import torch
 
 from dragoman.config import Config
-from dragoman.data.batches import Batch, halves, idle
-from dragoman.data.prepare import Prepared
+from dragoman.data.batches import Batch, dummy_batch, split_batch
+from dragoman.data.prepare import Dataset
 from dragoman.errors import RunError
 from dragoman.model.build import Model
-from dragoman.model.weights import get_weights, set_weights, whole
-from dragoman.training.distributed import ALONE, Ranks
+from dragoman.model.weights import full_tensor, get_weights, set_weights
+from dragoman.training.checkpoint import Checkpoints, Progress
+from dragoman.training.distributed import SINGLE, DistContext
 from dragoman.training.gradients import GRADIENTS, Gradients
 from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
-from dragoman.training.optimiser import Muon, make_optimiser, take_step
+from dragoman.training.optimizer import Muon, make_optimizer, optimizer_step
 from dragoman.training.schedule import learning_rate
-from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.validation import Validator
 
-_LINES_NAMED = 8  # of a batch that went wrong
+_LINES_NAMED = 8  # line numbers named when a batch goes wrong
 _GENTLER = "Try a lower training.learning_rate or a longer warm-up."
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """CUDA and MPS have an exception of their own, the CPU's allocator only words."""
+    """True for any out-of-memory error; the CPU allocator raises a RuntimeError with only a
+    message.
+    """
     return isinstance(
         error, torch.OutOfMemoryError | MemoryError
     ) or "can't allocate memory" in str(error)
 
 
 @dataclass(frozen=True)
-class _Launched:
-    """A step under way.
+class _PendingStep:
+    """A launched step whose results are still on their way to the host.
 
-    It says where its loss, -log p, ranks that want to stop and gradient norms will be.
+    `results`: loss, -log p, number of ranks that want to stop, gradient norms.
     """
 
     report: StepReport
@@ -60,40 +61,42 @@ class Trainer:
     def __init__(
         self,
         config: Config,
-        data: Prepared,
+        data: Dataset,
         model: Model,
         device: torch.device,
         checkpoints: Checkpoints,
         progress: Progress,
         restore: bool = False,
-        ranks: Ranks = ALONE,
+        ranks: DistContext = SINGLE,
     ):
         self.config, self.data, self.device, self.ranks = config, data, device, ranks
         self.checkpoints, self.progress = checkpoints, progress
         self.model = (
-            self._sharded(model) if ranks.together and config.training.sharded else model.to(device)
+            self._sharded(model)
+            if ranks.is_distributed and config.training.sharded
+            else model.to(device)
         )
-        self.whole = model.to(device)
-        self.optimiser = make_optimiser(self.model, config.training, device)
+        self.unsharded_model = model.to(device)
+        self.optimizer = make_optimizer(self.model, config.training, device)
         if restore:
-            checkpoints.restore(progress.step, self.model, self.optimiser)
+            checkpoints.restore(progress.step, self.model, self.optimizer)
         make = GRADIENTS[config.training.objective]
         self.gradients: Gradients = make(self.model, config, device, data.codec.target, ranks)
-        self._launched: _Launched | None = None
-        self._stopping = False  # all ranks know that one was interrupted
+        self._pending: _PendingStep | None = None
+        self._stopping = False  # a rank was interrupted, and all ranks know it
         self.loader = Loader(
             data.train, data.codec, config, progress.micro_batch_tokens, ranks.rank, ranks.size
         )
-        self.validator = Validator(self.whole, data.codec, config, device, ranks)
+        self.validator = Validator(self.unsharded_model, data.codec, config, device, ranks)
         self.last_step = self._last_step()
 
     def _sharded(self, model: Model) -> Model:
-        """This rank's parts of a model.
+        """Return this rank's shard of a model.
 
-        The model itself stays `whole`, for validation and for the bundle.
+        The full model is kept as `unsharded_model`, for validation and for the bundle.
         """
         parts = copy.deepcopy(model)
-        self.ranks.shard(parts)
+        self.ranks.shard_model(parts)
         return parts
 
     def run(
@@ -103,12 +106,12 @@ class Trainer:
         at_best: Callable[[], None] = lambda: None,
         at_validation: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Train until the last step, or until validation no longer improves: True.
+        """Train until the last step, or until validation stops improving, and return True.
 
-        False if the run was interrupted.
+        Return False if the run was interrupted.
 
-        `at_validation` is called after each validation, `at_best` after each that is better than
-        all before it.
+        `at_validation` is called after each validation, `at_best` after each one that is the best
+        so far.
         """
         started = time.monotonic() - self.progress.elapsed_s
         steps = self.loader.from_position(self.progress.position)
@@ -143,58 +146,61 @@ class Trainer:
         journal: Journal,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Launch one optimiser step over its micro-batches, then report the one before.
+        """Launch one optimizer step over its micro-batches, then log the previous step.
 
-        On a CPU this step is over by then, and reported too.
+        On a CPU the step has finished by then, so it is logged immediately.
         """
         progress, training = self.progress, self.config.training
         number = progress.step + 1
         tokens = sum(batch.tokens for batch in batches)
-        self._accumulate_within_memory(self._dealt(batches), number, tokens, journal)
-        # The wish to stop travels with the gradients: all ranks learn of it in the same step.
+        self._accumulate_with_retry(self._dealt(batches), number, tokens, journal)
+        # The stop flag is all-reduced with the gradients, so all ranks stop after the same step.
         self.gradients.stops.fill_(interrupted())
-        self.gradients.gather()
-        rate = learning_rate(number, training, self.config.model.width)
-        norms = take_step(self.optimiser, self.model.parameters(), rate, training.clip_norm)
+        self.gradients.all_reduce()
+        rate = learning_rate(number, training, self.config.model.d_model)
+        norms = optimizer_step(self.optimizer, self.model.parameters(), rate, training.clip_norm)
         flops = self.gradients.flops(batches)
-        if isinstance(self.optimiser, Muon):
-            flops += self.optimiser.flops
+        if isinstance(self.optimizer, Muon):
+            flops += self.optimizer.flops
         progress.step = number
         progress.target_tokens = progress.target_tokens + tokens
         progress.flops += flops
         report = StepReport(number, progress.position.epoch, tokens, flops, rate)
-        launched = _Launched(report, batches, *_to_host(torch.cat([self.gradients.results, norms])))
-        # Only now is the step before read. Reading this one would make the host wait for the GPU,
-        # and the GPU for the next launch.
-        self.settle(journal)
-        self._launched = launched
-        if launched.arrived is None:
-            self.settle(journal)
+        pending = _PendingStep(
+            report, batches, *_to_host(torch.cat([self.gradients.results, norms]))
+        )
+        # Only now read the results of the previous step. Reading this step's would make the host
+        # wait for the GPU, and then the GPU for the next launch.
+        self.log_pending_step(journal)
+        self._pending = pending
+        if pending.arrived is None:
+            self.log_pending_step(journal)
 
-    def settle(self, journal: Journal) -> None:
-        """Wait for the step under way, if there is one, and report it."""
-        launched, self._launched = self._launched, None
-        if launched is None:
+    def log_pending_step(self, journal: Journal) -> None:
+        """Wait for the pending step, if there is one, and log it."""
+        pending, self._pending = self._pending, None
+        if pending is None:
             return
-        if launched.arrived is not None:
-            launched.arrived.synchronize()
-        loss, nll, stops, norm = launched.results[:4].tolist()
+        if pending.arrived is not None:
+            pending.arrived.synchronize()
+        loss, nll, stops, norm = pending.results[:4].tolist()
         self._stopping = stops > 0
         if not math.isfinite(loss) or not math.isfinite(norm):
-            raise RunError(self._not_finite(launched, loss))
-        journal.step(launched.report, loss, nll, norm)
+            raise RunError(self._not_finite(pending, loss))
+        journal.step(pending.report, loss, nll, norm)
 
-    def _accumulate_within_memory(
+    def _accumulate_with_retry(
         self, batches: list[Batch], step: int, tokens: int, journal: Journal
     ) -> None:
-        """The same gradient from smaller micro-batches, should the step not fit into memory."""
+        """Accumulate the gradient, in smaller micro-batches whenever memory runs out."""
         while True:
             try:
                 return self.accumulate(batches, step, tokens)
             except (RuntimeError, MemoryError) as error:
                 if not _is_out_of_memory(error):
                     raise
-                if self.model is not self.whole:  # the other ranks wait in the middle of the model
+                # the other ranks are waiting inside the model
+                if self.model is not self.unsharded_model:
                     raise RunError(
                         f"step {step} does not fit into memory; {self._last_saved()}. Resume "
                         "with more ranks, or start again with a lower "
@@ -209,34 +215,36 @@ class Trainer:
                 torch.cuda.empty_cache()
             smaller: list[Batch] = []
             for batch in batches:
-                smaller += halves(batch) if len(batch.indices) > 1 else [batch]
+                smaller += split_batch(batch) if len(batch.indices) > 1 else [batch]
             batches = smaller
-            journal.say(f"step {step}: out of memory; tried again in {len(batches)} parts")
+            journal.say(f"step {step}: out of memory; retrying in {len(batches)} parts")
 
     def _dealt(self, batches: list[Batch]) -> list[Batch]:
-        """This rank's micro-batches.
+        """Return this rank's micro-batches.
 
-        Ranks that share a model pass through it together: one without work goes along.
+        Sharded ranks run the forward pass together, so a rank without work gets a dummy batch.
         """
-        mine = self.ranks.deal(batches)
-        if self.model is not self.whole and len(mine) * self.ranks.size < len(batches):
-            mine.append(idle(self.data.codec.source, self.data.codec.target))
+        mine = self.ranks.shard(batches)
+        if self.model is not self.unsharded_model and len(mine) * self.ranks.size < len(batches):
+            mine.append(dummy_batch(self.data.codec.source, self.data.codec.target))
         return mine
 
     def accumulate(self, batches: list[Batch], step: int, tokens: int) -> None:
-        """This rank's part of the gradient of a step, divided by the tokens of the whole step."""
+        """Accumulate this rank's part of a step's gradient, divided by the tokens of the whole
+        step.
+        """
         self.model.train()
-        self.gradients.clear()
+        self.gradients.zero()
         for number, batch in enumerate(batches):
-            # The number that the micro-batch has among those of all ranks: its dropout does not
-            # depend on how many ranks there are.
+            # Number micro-batches across all ranks, so that dropout does not depend on the number
+            # of ranks.
             number = self.ranks.rank + number * self.ranks.size
             torch.manual_seed(_dropout_seed(self.config.training.seed, step, number))
-            self.gradients.add(batch, tokens)
+            self.gradients.accumulate(batch, tokens)
 
     def _validate_and_save(self, journal: Journal) -> None:
-        """The steps made are saved even if the validation fails."""
-        self.settle(journal)
+        """Validate, then save, even if the validation fails."""
+        self.log_pending_step(journal)
         try:
             if self.data.valid.sources:
                 self.validate(journal)
@@ -244,7 +252,7 @@ class Trainer:
             self.save(journal)
 
     def validate(self, journal: Journal) -> None:
-        """Perplexity and BLEU on the validation set; note whether this is the best so far."""
+        """Measure perplexity and BLEU on the validation set; remember the best step."""
         journal.close_entry(self.progress.step)
         self._gather_weights()
         progress = self.progress
@@ -260,20 +268,20 @@ class Trainer:
             progress.validations_since_best += 1
 
     def _gather_weights(self) -> None:
-        """Bring the whole model up to date, where the ranks hold parts of another."""
-        if self.model is not self.whole:
-            # Not the parameters alone: batch norms keep running averages, by which validation is
-            # done.
+        """Copy the sharded weights into the unsharded model."""
+        if self.model is not self.unsharded_model:
+            # Buffers too: batch norms validate with their running averages.
             set_weights(
-                self.whole, {name: whole(part) for name, part in get_weights(self.model).items()}
+                self.unsharded_model,
+                {name: full_tensor(part) for name, part in get_weights(self.model).items()},
             )
 
     def save(self, journal: Journal, interim: bool = False) -> None:
-        """Write a checkpoint; an interim one serves to resume and is not averaged."""
-        self.settle(journal)
-        # All that a checkpoint holds of the model: batch norms have averages beside their weights.
+        """Write a checkpoint. An interim one is for resuming only and is never averaged."""
+        self.log_pending_step(journal)
+        # Check all that a checkpoint holds: batch norms have running averages besides weights.
         for name, weight in get_weights(self.model).items():
-            if not bool(whole(torch.isfinite(weight).all())):
+            if not bool(full_tensor(torch.isfinite(weight).all())):
                 raise RunError(
                     f"step {self.progress.step}: the weight {name} is not finite; "
                     f"{self._last_saved()}. {_GENTLER}"
@@ -281,12 +289,12 @@ class Trainer:
         if not interim:
             journal.close_entry(self.progress.step)
         self.progress.interim = interim
-        self.checkpoints.save(self.model, self.optimiser, self.progress)
+        self.checkpoints.save(self.model, self.optimizer, self.progress)
 
     def seconds_per_step(self) -> float:
-        """Forward and backward of the next step, to measure it.
+        """Measure the time of the next step's forward and backward passes.
 
-        The last try counts: the first ones compile and record.
+        Only the last try counts: the earlier ones compile kernels and record graphs.
         """
         batches = self.loader.step_at(self.progress.position)
         elapsed = math.nan
@@ -296,12 +304,12 @@ class Trainer:
             for _ in range(3 if self.device.type == "cuda" else 2):
                 started = time.monotonic()
                 self.accumulate(mine, 0, tokens)
-                self.gradients.sums.tolist()  # wait for it
+                self.gradients.sums.tolist()  # wait for the GPU
                 elapsed = time.monotonic() - started
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error) or self.model is not self.whole:
+            if not _is_out_of_memory(error) or self.model is not self.unsharded_model:
                 raise
-        self.gradients.clear()
+        self.gradients.zero()
         return elapsed
 
     def _last_step(self) -> int:
@@ -318,18 +326,18 @@ class Trainer:
             every > 0 and self.progress.step % every == 0
         )
 
-    def _not_finite(self, launched: _Launched, loss: float) -> str:
+    def _not_finite(self, pending: _PendingStep, loss: float) -> str:
         store, corpora = self.data.train, self.config.data.corpora
         places: dict[str, list[int]] = {}
-        indices = np.concatenate([batch.indices for batch in launched.batches])
+        indices = np.concatenate([batch.indices for batch in pending.batches])
         for corpus, line in zip(store.corpora(indices), store.lines[indices], strict=True):
             places.setdefault(corpora[corpus].source, []).append(int(line))
         named = "; ".join(f"{file} {_lines(lines)}" for file, lines in places.items())
         what = f"the loss is {loss}"
         if math.isfinite(loss):
-            what = f"the gradient of {self._first_not_finite(launched.results[4:])} is not finite"
+            what = f"the gradient of {self._first_not_finite(pending.results[4:])} is not finite"
         return (
-            f"step {launched.report.step}: {what}; {self._last_saved()}. {_GENTLER} "
+            f"step {pending.report.step}: {what}; {self._last_saved()}. {_GENTLER} "
             f"The batch: {named}."
         )
 
@@ -362,13 +370,13 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 def _to_host(results: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-    """A tensor on its way to the host, and what tells that it has arrived.
+    """Start copying a tensor to the host; return it and the event that marks its arrival.
 
-    None: it is there.
+    The event is None if the tensor is already there.
     """
     if not results.is_cuda:
         return results.cpu(), None
-    # Only into pinned memory can a copy run while the host goes on.
+    # Only copies into pinned memory are asynchronous.
     there = torch.empty(results.shape, dtype=results.dtype, pin_memory=True)
     there.copy_(results.detach(), non_blocking=True)
     arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]

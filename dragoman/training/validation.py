@@ -1,4 +1,4 @@
-"""How good the model in training is.
+"""Validate the model during training.
 
 Translations and log-probabilities of a set, each sentence in its own target language.
 """
@@ -18,31 +18,36 @@ from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import Model
 from dragoman.text.codec import Codec
 from dragoman.text.metrics import bleu
-from dragoman.training.distributed import ALONE, Ranks
+from dragoman.training.distributed import SINGLE, DistContext
 
 
 class Validator:
-    """Ranks share the sentences and end with the same figures."""
+    """Scores a validation set; ranks share the sentences and get the same results."""
 
     def __init__(
-        self, model: Model, codec: Codec, config: Config, device: torch.device, ranks: Ranks = ALONE
+        self,
+        model: Model,
+        codec: Codec,
+        config: Config,
+        device: torch.device,
+        ranks: DistContext = SINGLE,
     ):
         self._model, self._codec, self._config, self._ranks = model, codec, config, ranks
         self.engine = TorchEngine(model, codec.source, codec.target, device)
         self.translator = InspectableTranslator(self.engine, codec, config)
 
     def bleu(self, sentences: Sentences) -> float:
-        """With the beam of validation."""
+        """Return BLEU, with the beam size for validation."""
         return bleu(
-            self.translate(sentences, self._config.training.validation_beam), sentences.targets
+            self.translate(sentences, self._config.training.validation_beam_size), sentences.targets
         )
 
     def nll(self, sentences: Sentences) -> float:
-        """Mean -log p of the pieces of those pairs that would be let into training."""
+        """Return the mean -log p per piece, over the pairs that are short enough for training."""
         self._model.eval()
         scores: list[np.ndarray] = []
         for to, rows in self._by_language(sentences):
-            mine = self._ranks.deal(rows)
+            mine = self._ranks.shard(rows)
             fitting = [
                 row
                 for row in mine
@@ -52,23 +57,23 @@ class Validator:
             targets = [sentences.targets[row] for row in fitting]
             scores += self.translator.score(sources, targets, to)
         nll = -sum(float(score.sum(dtype=np.float64)) for score in scores)
-        nll, pieces = np.sum(self._ranks.collect([(nll, sum(map(len, scores)))]), axis=0)
+        nll, pieces = np.sum(self._ranks.gather_objects([(nll, sum(map(len, scores)))]), axis=0)
         return float(nll / pieces) if pieces else math.nan
 
     def translate(self, sentences: Sentences, beam: int) -> list[str]:
         self._model.eval()
         outputs = [""] * len(sentences.sources)
         for to, rows in self._by_language(sentences):
-            request = Request(to=to, decoding=replace(self._config.decoding, beam=beam))
+            request = Request(to=to, decoding=replace(self._config.decoding, beam_size=beam))
             translations = self.translator(
-                [sentences.sources[row] for row in self._ranks.deal(rows)], request
+                [sentences.sources[row] for row in self._ranks.shard(rows)], request
             )
-            for row, text in zip(rows, self._ranks.collect(translations), strict=True):
+            for row, text in zip(rows, self._ranks.gather_objects(translations), strict=True):
                 outputs[row] = text
         return outputs
 
     def _by_language(self, sentences: Sentences) -> Iterator[tuple[str, list[int]]]:
-        """Target languages, each with its rows; one of no name if the model needs no tag."""
+        """Yield target languages and their rows; the name is empty if the model needs no tag."""
         named = sentences.tos if self._codec.languages.tagged else [""] * len(sentences.tos)
         for to in dict.fromkeys(named):
             yield to, [row for row, language in enumerate(named) if language == to]

@@ -67,7 +67,7 @@ class Watch:
 
     def look(self) -> None:
         """Translate the sentences with the weights of this step, and read off their attention."""
-        self._trainer.whole.eval()
+        self._trainer.unsharded_model.eval()
         languages = self._trainer.data.codec.languages
         shown = self._sentences
         seen = []
@@ -80,7 +80,7 @@ class Watch:
     def _sentence(self, source: str, reference: str, request: Request) -> dict[str, Any]:
         translator = self._trainer.validator.translator
         settings = replace(
-            translator.config.decoding, beam=self._trainer.config.training.validation_beam
+            translator.config.decoding, beam_size=self._trainer.config.training.validation_beam_size
         )
         translation = translator(source, replace(request, decoding=settings))
         return {

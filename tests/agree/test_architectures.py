@@ -25,13 +25,14 @@ LOOKING = [name for name in LEARNING if name != "rnn"]
 VARIANTS = [
     *({"model__architecture": name} for name in PEERS),
     *({"model__architecture": name, "model__cell": "gru"} for name in ("rnn", "rnn-attention")),
-    {"model__architecture": "rnn-attention", "model__encoder_layers": 1,
-    "model__decoder_layers": 3},
-    {"model__architecture": "gnmt", "model__encoder_layers": 1, "model__decoder_layers": 3,
-    "model__tied": "none"},
+    {"model__architecture": "rnn-attention", "model__num_encoder_layers": 1,
+    "model__num_decoder_layers": 3},
+    {"model__architecture": "gnmt", "model__num_encoder_layers": 1, "model__num_decoder_layers": 3,
+    "model__share_embeddings": "none"},
     {"model__architecture": "convs2s", "model__kernel_width": 4},
     {"model__architecture": "convs2s", "model__kernel_width": 1},
-    {"model__architecture": "decoder-only", "model__norm": "pre", "model__tied": "target"},
+    {"model__architecture": "decoder-only", "model__norm_position": "pre",
+    "model__share_embeddings": "target"},
     {"model__architecture": "decoder-only", "model__positions__kind": "learned",
     "model__positions__max_length": 600},
     *(
@@ -153,7 +154,7 @@ def test_a_later_word_has_no_gradient_from_an_earlier_output(architecture: str) 
 
 @pytest.mark.parametrize("architecture", LEARNING)
 def test_every_weight_is_used_and_every_source_word_counts(architecture: str) -> None:
-    model = make_model(model__architecture=architecture, model__tied="none")
+    model = make_model(model__architecture=architecture, model__share_embeddings="none")
     seen = []
     model.source_embedding.register_forward_hook(lambda _, __, output: seen.append(output))
     hidden = model(padded([SOURCES[0]]), torch.randint(4, 23, (1, 6)))
@@ -233,7 +234,7 @@ def test_a_wide_beam_is_exhaustive_search(architecture: str) -> None:
     engine = make_engine(size=7, seed=2, model__architecture=architecture)
     longest, source = 3, [5, 6, 3]
     settings = DecodingConfig(
-        beam=100, length_penalty="none", max_length_ratio=0.0, max_length_extra=longest
+        beam_size=100, length_penalty="none", max_length_ratio=0.0, max_length_extra=longest
     )
     everything = []
     for length in range(longest + 1):
@@ -264,7 +265,7 @@ def test_an_ensemble_of_all_architectures_averages_their_probabilities() -> None
 @pytest.mark.parametrize("architecture", LEARNING)
 def test_the_operations_we_count_are_those_that_torch_counts(architecture: str) -> None:
     """Products of matrices; torch counts all of causal attention, we count what is seen."""
-    model = make_model(model__architecture=architecture, model__width=64)
+    model = make_model(model__architecture=architecture, model__d_model=64)
     source, target = torch.randint(4, 23, (2, 12)), torch.randint(4, 23, (2, 9))
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model.logits(model(source, target))

@@ -41,17 +41,22 @@ BEAMS = [1, 4]
 def decoding(beam: int) -> DecodingConfig:
     """Search as CTranslate2 and `transformers` score it: by the mean log-probability."""
     return DecodingConfig(
-        beam=beam, length_penalty="power", alpha=1.0, max_length_ratio=0, max_length_extra=LONGEST
+        beam_size=beam,
+        length_penalty="power",
+        length_penalty_alpha=1.0,
+        max_length_ratio=0,
+        max_length_extra=LONGEST,
     )
 
 
 def random_bundle(seed: int = 3, **settings: object) -> Bundle:
     """Post-norm by default, on real pieces, with weights large enough to matter."""
     sides = [list(side) for side in zip(*toy_pairs(500), strict=True)]
-    codec = Codec.learn(sides[0], sides[1], TextConfig(size=300), Languages(("de",), ("en",)))
+    codec = Codec.learn(sides[0], sides[1], TextConfig(vocab_size=300), Languages(("de",), ("en",)))
     named = {name.replace("__", "."): value for name, value in settings.items()}
     config = make_config(
-        "tiny", settings={**SMALL, "model.norm": "post", "model.output_bias": True, **named}
+        "tiny",
+        settings={**SMALL, "model.norm_position": "post", "model.output_bias": True, **named},
     )
     model = build_model(config.model, codec.source, codec.target, codec.shared, seed=seed)
     draw = torch.Generator().manual_seed(seed)
@@ -83,7 +88,7 @@ def post_norm(shared: Callable[..., Path]) -> Path:
 
     def make(folder: Path) -> None:
         train_the_toy_language(
-            folder, model__norm="post", model__output_bias=True, training__max_steps=60,
+            folder, model__norm_position="post", model__output_bias=True, training__max_steps=60,
             training__validate_every=0,
         )  # fmt: skip
 
@@ -92,9 +97,9 @@ def post_norm(shared: Callable[..., Path]) -> Path:
 
 VARIANTS = [
     {},
-    {"model__norm": "pre"},
+    {"model__norm_position": "pre"},
     {"model__positions__kind": "learned"},
-    {"model__tied": "none"},
+    {"model__share_embeddings": "none"},
     {"model__activation": "gelu"},
 ]
 
@@ -132,7 +137,7 @@ def test_hugging_face_searches_as_we_do(
     trained: Path, post_norm: Path, tmp_path: Path, beam: int, norm: str
 ) -> None:
     model = trained if norm == "pre" else post_norm
-    assert read_bundle(model).config.model.norm == norm
+    assert read_bundle(model).config.model.norm_position == norm
     to_huggingface(read_bundle(model), tmp_path / "theirs")
     texts, pieces = generated(tmp_path / "theirs", beam)
     assert pieces == pieces_of(model, beam)
@@ -183,7 +188,7 @@ def opus_folder(folder: Path) -> Path:
     for side, sentences in zip(
         ("source", "target"), zip(*toy_pairs(500), strict=True), strict=True
     ):
-        segmenter = BytePairs.learn(sentences, TextConfig(size=290))
+        segmenter = BytePairs.learn(sentences, TextConfig(vocab_size=290))
         (folder / f"{side}.spm").write_bytes(segmenter.to_bytes())
         names += [piece for piece in segmenter.vocabulary.pieces[4:] if piece not in names]
     # one piece is unknown to the vocabulary
@@ -247,7 +252,7 @@ def test_a_marian_folder_translates_as_before(
     found = translator.translate(LINES, Request(to="fra", decoding=decoding(beam)))
     assert [t.candidates[0].pieces for t in found] == pieces
     assert [t.text for t in found] == texts
-    assert translator.config.decoding.beam == 6
+    assert translator.config.decoding.beam_size == 6
 
 
 def test_weights_may_come_as_safetensors_or_as_a_pickle_of_tensors(marian: Path) -> None:
@@ -264,11 +269,11 @@ def test_weights_may_come_as_safetensors_or_as_a_pickle_of_tensors(marian: Path)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_there_and_back_again(tmp_path: Path, norm: str) -> None:
     """Our model, sent to Hugging Face and fetched, is our model."""
-    bundle = random_bundle(model__norm=norm)
+    bundle = random_bundle(model__norm_position=norm)
     to_huggingface(bundle, tmp_path / "theirs")
     again = from_huggingface(tmp_path / "theirs")
     assert again.codec.to_files() == bundle.codec.to_files()
-    assert again.config.model.norm == norm
+    assert again.config.model.norm_position == norm
     assert again.weights.keys() == bundle.weights.keys()
     for name, array in bundle.weights.items():
         np.testing.assert_array_equal(again.weights[name], array)
@@ -291,7 +296,7 @@ def test_our_export_comes_back_on_the_command_line(dragoman, trained: Path, tmp_
 @pytest.mark.parametrize(
     ("settings", "words"),
     [({"model__positions__kind": "learned"}, "positions.kind=learned"),
-     ({"model__tied": "none"}, "model.tied=none")],
+     ({"model__share_embeddings": "none"}, "model.share_embeddings=none")],
 )  # fmt: skip
 def test_what_marian_cannot_hold_is_refused_with_the_reason(
     tmp_path: Path, settings: dict, words: str
@@ -323,7 +328,7 @@ def test_a_folder_that_lacks_a_file_says_which(marian: Path, name: str) -> None:
 
 def test_a_converted_vocabulary_cannot_be_learned() -> None:
     with pytest.raises(ConfigError, match="cannot be learned"):
-        Codec.learn(["a"], ["b"], TextConfig(vocabulary="marian"), Languages())
+        Codec.learn(["a"], ["b"], TextConfig(tokenizer="marian"), Languages())
 
 
 def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path: Path) -> None:
@@ -347,12 +352,12 @@ def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("attention.similarity", "cosine"), ("attention.span", "local"),
+    [("attention.similarity", "cosine"), ("attention.pattern", "local"),
     ("attention.heads_layout", "multi-query"),
-     ("attention.projections", False), ("attention.memory", "same-layer"),
+     ("attention.projections", False), ("attention.cross_attention_layer", "same-layer"),
      ("positions.kind", "rotary"),
      ("positions.join", "concat"), ("positions.every_layer", True), ("residual", False),
-     ("norm_kind", "batch"),
+     ("norm_type", "batch"),
      ("feed_forward", False)],
 )  # fmt: skip
 def test_a_variant_that_others_have_not_is_refused(

@@ -20,9 +20,9 @@ from tests.conftest import MOST_TIES, small_engine, small_model, toy_pairs
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3]]
 VARIANTS = [
     {},
-    {"model__norm": "pre"},
+    {"model__norm_position": "pre"},
     {"model__positions__kind": "learned"},
-    {"model__tied": "none"},
+    {"model__share_embeddings": "none"},
 ]
 
 
@@ -71,7 +71,11 @@ def test_a_wide_beam_is_exhaustive_search(penalty: str, seed: int) -> None:
     engine = small_engine(size=7, seed=seed, end=1.0)  # <pad> <unk> <s> </s> and three words
     longest, source = 4, [5, 6, 3]
     settings = DecodingConfig(
-        beam=400, length_penalty=penalty, alpha=0.7, max_length_ratio=0.0, max_length_extra=longest
+        beam_size=400,
+        length_penalty=penalty,
+        length_penalty_alpha=0.7,
+        max_length_ratio=0.0,
+        max_length_extra=longest,
     )
     everything = []
     for length in range(longest + 1):
@@ -103,7 +107,7 @@ def test_a_batch_of_one_is_a_batch_of_many(
     translator = dragoman.load(trained, device=device)
     count = 500 if device == "cuda" else 150  # one by one they take a CPU long
     lines = [source for source, _ in toy_pairs(count, seed=77, longest=9)]
-    settings = DecodingConfig(beam=beam, precision=precision, batch_tokens=500)
+    settings = DecodingConfig(beam_size=beam, precision=precision, batch_tokens=500)
     many = translator.translate(lines, Request(decoding=settings))
     alone = translator.translate(lines, Request(decoding=replace(settings, batch_tokens=1)))
     ties = 0
@@ -139,7 +143,7 @@ def test_the_weights_we_show_are_the_weights_we_use() -> None:
     source = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]])
     target = torch.tensor([[2, 7, 12], [2, 8, 0]])
     shown = model.attention_weights(source, target)
-    memory, mask = model.encode(source)
+    memory, mask = model.encoder_states(source)
     x = model.target_embedding(target)
     for number, layer in enumerate(model.decoder):
         seen = layer.cross.keys_values(memory)

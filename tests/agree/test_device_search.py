@@ -39,7 +39,9 @@ SOURCES = [
     [18, 3],
     [19, 20, 3],
 ]
-SETTINGS = DecodingConfig(beam=3, max_length_ratio=1.0, max_length_extra=6, precision="float32")
+SETTINGS = DecodingConfig(
+    beam_size=3, max_length_ratio=1.0, max_length_extra=6, precision="float32"
+)
 if not ON_GPU:
     SOURCES = SOURCES[:2]
     SETTINGS = replace(SETTINGS, max_length_ratio=0.5, max_length_extra=3)
@@ -100,18 +102,18 @@ def assert_same_hypotheses(
 
 @pytest.mark.parametrize(("beam", "norm"), [(1, "post"), (2, "pre"), (5, "post")])
 def test_the_device_finds_what_the_reference_finds(beam: int, norm: str) -> None:
-    assert_same_hypotheses(replace(SETTINGS, beam=beam), model__norm=norm)
+    assert_same_hypotheses(replace(SETTINGS, beam_size=beam), model__norm_position=norm)
 
 
 def test_what_is_left_of_a_search_does_not_show_in_the_next() -> None:
-    assert_same_hypotheses(replace(SETTINGS, beam=2), nbest=2, times=2)
+    assert_same_hypotheses(replace(SETTINGS, beam_size=2), nbest=2, times=2)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"length_penalty": "none"},
-        {"length_penalty": "power", "alpha": 3.0, "patience": 2.0},  # later ends win
+        {"length_penalty": "power", "length_penalty_alpha": 3.0, "patience": 2.0},  # later ends win
         {"patience": 2.0},
         {"patience": 0.4},
         {"min_length_ratio": 1.0},
@@ -122,12 +124,12 @@ def test_what_is_left_of_a_search_does_not_show_in_the_next() -> None:
 def test_every_setting_of_the_search_means_the_same_on_the_device(
     changes: dict[str, object],
 ) -> None:
-    assert_same_hypotheses(replace(SETTINGS, beam=2, **changes), nbest=2, seed=8)
+    assert_same_hypotheses(replace(SETTINGS, beam_size=2, **changes), nbest=2, seed=8)
 
 
 def test_a_hypothesis_may_be_longer_than_a_block_of_the_ancestor_table() -> None:
     """The kernel copies the table in blocks of 32 places."""
-    long = replace(SETTINGS, beam=2, max_length_extra=34, min_length_ratio=99.0, patience=9.0)
+    long = replace(SETTINGS, beam_size=2, max_length_extra=34, min_length_ratio=99.0, patience=9.0)
     assert_same_hypotheses(long, sources=SOURCES[1:2])
 
 
@@ -155,9 +157,9 @@ def test_the_best_words_are_the_first_of_a_stable_sort(all_kernels, monkeypatch)
 
 
 def test_several_hypotheses_and_learned_positions() -> None:
-    assert_same_hypotheses(replace(SETTINGS, beam=2), nbest=3)
+    assert_same_hypotheses(replace(SETTINGS, beam_size=2), nbest=3)
     assert_same_hypotheses(
-        replace(SETTINGS, beam=2),
+        replace(SETTINGS, beam_size=2),
         model__positions__kind="learned",
         model__positions__max_length=300,
     )
@@ -166,7 +168,7 @@ def test_several_hypotheses_and_learned_positions() -> None:
 def test_learned_positions_may_end_within_a_room() -> None:
     """A source of 129 words has room for 256."""
     assert_same_hypotheses(
-        replace(SETTINGS, beam=2, max_length_ratio=0.0, max_length_extra=2),
+        replace(SETTINGS, beam_size=2, max_length_ratio=0.0, max_length_extra=2),
         sources=[[5] * 128 + [3]],
         model__positions__kind="learned",
         model__positions__max_length=130,
@@ -186,7 +188,7 @@ def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) ->
         "take",
         lambda self, *a: (rooms.append(self.room.sentences), original(self, *a))[1],
     )
-    settings = replace(SETTINGS, beam=2, max_length_ratio=1.5, max_length_extra=1)
+    settings = replace(SETTINGS, beam_size=2, max_length_ratio=1.5, max_length_extra=1)
     assert_same_hypotheses(settings, sources=[[5, 3], [6, 7, 3], [8, 9, 10, 3], [11] * 5 + [3]])
     assert len(rooms) > 1
 

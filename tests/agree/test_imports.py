@@ -72,9 +72,9 @@ def test_a_beam_finds_what_ctranslate2_finds(tmp_path: Path, seed: int) -> None:
 
 VARIANTS = [
     {},
-    {"model__norm": "pre"},
+    {"model__norm_position": "pre"},
     {"model__positions__kind": "learned"},
-    {"model__tied": "none"},
+    {"model__share_embeddings": "none"},
     {"model__activation": "gelu"},
 ]
 
@@ -91,7 +91,7 @@ def test_a_model_comes_back_from_ctranslate2_as_it_was(tmp_path: Path, settings:
 
 
 def stored_as(kind: str, bundle: Bundle, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A CTranslate2 folder with weights of a type, quantised by CTranslate2's own code."""
+    """A CTranslate2 folder with weights of a type, quantized by CTranslate2's own code."""
     from ctranslate2.specs import TransformerSpec
 
     optimise = TransformerSpec.optimize
@@ -202,11 +202,11 @@ def marian_folder(folder: Path, bundle: Bundle, tied: str = "all") -> Path:
     lines = [f"{json.dumps(piece, ensure_ascii=False)}: {i}\n" for i, piece in enumerate(pieces)]
     (folder / "vocab.yml").write_text("".join(lines))
     config, weights = bundle.config.model, bundle.float_weights()
-    pre = config.norm == "pre"
+    pre = config.norm_position == "pre"
     settings = {
-        "type": "transformer", "dim-emb": config.width, "transformer-heads": config.heads,
-        "transformer-dim-ffn": config.feed_forward_width, "enc-depth": config.encoder_layers,
-        "dec-depth": config.decoder_layers, "transformer-ffn-activation": config.activation,
+        "type": "transformer", "dim-emb": config.d_model, "transformer-heads": config.num_heads,
+        "transformer-dim-ffn": config.d_ff, "enc-depth": config.num_encoder_layers,
+        "dec-depth": config.num_decoder_layers, "transformer-ffn-activation": config.activation,
         "transformer-preprocess": "n" if pre else "",
         "transformer-postprocess": "da" if pre else "dan",
         "transformer-postprocess-top": "n" if pre else "",
@@ -218,7 +218,7 @@ def marian_folder(folder: Path, bundle: Bundle, tied: str = "all") -> Path:
         their, turned = _their_name(*name.rsplit(".", 1))
         inside = pre and "_ln_" in their and "_top_" not in their
         arrays[their + "_pre" * inside] = array.T if turned else array[None]
-    words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.width))]
+    words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.d_model))]
     sides = ("encoder_", "decoder_") if tied == "target" else ("",)
     arrays |= {f"{side}Wemb": words for side in sides}
     if tied == "none":
@@ -243,8 +243,8 @@ def test_marians_own_files_say_what_ctranslate2_makes_of_them(
     )
     converter.convert(str(tmp_path / "theirs"))
     bundle = from_marian(folder, "de", "en")
-    assert (bundle.config.decoding.beam, bundle.config.model.norm) == (6, "pre")
-    assert bundle.config.model.tied == tied
+    assert (bundle.config.decoding.beam_size, bundle.config.model.norm_position) == (6, "pre")
+    assert bundle.config.model.share_embeddings == tied
     write_bundle(tmp_path / "ours", to_onnx(bundle))
     pieces = bundle.codec.source.pieces
     never = [bundle.codec.target.pieces[i] for i in bundle.codec.target.never]

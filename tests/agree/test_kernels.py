@@ -347,23 +347,23 @@ def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(
 ) -> None:
     """Filling included; on a GPU with all our kernels, elsewhere with the attention alone."""
     pieces = vocabulary(23)
-    sizes = {"model__encoder_layers": layers, "model__decoder_layers": layers}
+    sizes = {"model__num_encoder_layers": layers, "model__num_decoder_layers": layers}
     config = small_config(
         **sizes,
-        model__norm=norm,
+        model__norm_position=norm,
         training__batch_tokens=100,
         training__precision="float32",
-        training__consistency=consistency,
+        training__r_drop_alpha=consistency,
     )
     sources = [[5, 6, 7], [8, 3], list(range(4, 22)) * 2]
     targets = [[9, 10, 11, 12], [13], [14] * 30]
     batch = collate(sources, targets, pieces, pieces)
     found = []
     for way in (Gradients, PackedGradients):
-        model = small_model(model__norm=norm, **sizes).train().to(DEVICE)
+        model = small_model(model__norm_position=norm, **sizes).train().to(DEVICE)
         gradients = way(model, config, DEVICE)
-        gradients.clear()
-        gradients.add(batch, batch.tokens)
+        gradients.zero()
+        gradients.accumulate(batch, batch.tokens)
         found.append((gradients.sums, {name: p.grad for name, p in model.named_parameters()}))
     torch.testing.assert_close(found[0][0], found[1][0])
     for name, gradient in found[0][1].items():

@@ -18,8 +18,8 @@ from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
+from dragoman.engine.adapter_routing import AdapterRouter
 from dragoman.engine.ensemble import Ensemble
-from dragoman.engine.gated import GatedEngine
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import ENCODER, OnnxEngine
 from dragoman.errors import BundleError, ConversionError, CorpusError
@@ -52,7 +52,7 @@ def engine(int8: bool, **settings: object) -> OnnxEngine:
 
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize(
-    "settings", [{}, {"model__output_bias": True}, {"model__tied": "none"}], ids=str
+    "settings", [{}, {"model__output_bias": True}, {"model__share_embeddings": "none"}], ids=str
 )
 def test_a_listed_piece_has_its_share_of_what_the_list_has_in_the_whole_vocabulary(
     int8: bool, settings: dict
@@ -141,12 +141,12 @@ def test_an_engine_tells_what_its_lists_allow(make) -> None:
     first = listed.step(listed.start([source]), np.arange(1), np.full(1, 2), None).log_probs[0]
     allowed = set(np.flatnonzero(np.isfinite(first)).tolist())
     assert allowed
-    assert listed.listed(source) == allowed
-    assert listed.without_shortlist.listed(source) is None
-    assert Ensemble([listed.without_shortlist, listed]).listed(source) == allowed
-    assert GatedEngine(listed, listed.without_shortlist, lambda source: True).listed(source) == (
-        allowed
-    )
+    assert listed.allowed_tokens(source) == allowed
+    assert listed.without_shortlist.allowed_tokens(source) is None
+    assert Ensemble([listed.without_shortlist, listed]).allowed_tokens(source) == allowed
+    assert AdapterRouter(listed, listed.without_shortlist, lambda source: True).allowed_tokens(
+        source
+    ) == (allowed)
 
 
 @pytest.mark.parametrize("with_ranges", [False, True])
@@ -156,14 +156,14 @@ def test_a_language_among_others_is_searched_as_by_itself_to_the_last_bit(
 ) -> None:
     """One graph has the list of one language, another the lists of a mixed batch."""
     choose(Factors.SMALL_PAIRS, monkeypatch)
-    listed = language_engine(int8=True, model__norm="pre")
+    listed = language_engine(int8=True, model__norm_position="pre")
     if with_ranges:
         bundle = listed._bundle
         ranges = {f"decoder.{i}.around_attention.norm": 3.0 for i in range(2)}
         listed = OnnxEngine(replace(bundle, ranges={"decoder_norm": 3.0} | ranges))
     draw = np.random.default_rng(4)
     sources = [[4 + i % 2, *draw.integers(6, SIZE, size=1 + i % 9).tolist(), 3] for i in range(12)]
-    settings = DecodingConfig(beam=beam)
+    settings = DecodingConfig(beam_size=beam)
     mixed = beam_search(listed, sources, Task(settings))
     for tag in (4, 5):
         mine = [i for i, source in enumerate(sources) if source[0] == tag]
@@ -181,7 +181,7 @@ def test_the_best_are_the_best_of_the_list_and_forbidden_ones_are_passed_over(in
     everything = listed.step(listed.start(SOURCES), parents, said, None)
     forbid = np.array([0, 1, 4]), everything.log_probs.argmax(axis=1)[[0, 1, 4]]
     everything.log_probs[forbid] = -np.inf
-    best = listed.step(listed.start(SOURCES), parents, said, 3, forbid=forbid)
+    best = listed.step(listed.start(SOURCES), parents, said, 3, banned=forbid)
     order = np.argsort(-everything.log_probs, axis=1, kind="stable")[:, :3]
     assert best.tokens.tolist() == order.tolist()
     np.testing.assert_array_equal(
@@ -194,7 +194,7 @@ def test_search_stays_on_the_lists_and_neighbours_change_no_bit_in_int8(beam: in
     listed = engine(int8=True)
     draw = np.random.default_rng(4)
     sources = [[*draw.integers(4, SIZE, size=1 + i % 9).tolist(), 3] for i in range(24)]
-    settings = DecodingConfig(beam=beam)
+    settings = DecodingConfig(beam_size=beam)
     together = beam_search(listed, sources, Task(settings))
     for source, (found, *_) in zip(sources, together, strict=True):
         assert set(found.tokens) <= set(lists().of(source).tolist())
@@ -251,7 +251,7 @@ def test_one_direction_of_two_pairs_of_languages_teaches_all_six() -> None:
     german, english = map(list, zip(*toy_pairs(500, seed=3), strict=True))
     french = [text.upper() for text in german]
     all_three = Languages(("de", "en", "fr"), ("de", "en", "fr"))
-    codec = Codec.learn(german + french, english * 2, TextConfig(size=400), all_three)
+    codec = Codec.learn(german + french, english * 2, TextConfig(vocab_size=400), all_three)
     corpora = []
     for to, other in (("de", german), ("fr", french)):
         pairs = [Pair(i, *pair) for i, pair in enumerate(zip(english, other, strict=True))]
@@ -279,7 +279,7 @@ def test_what_is_learned_holds_translations_and_copies_and_little_else(converted
 def test_the_tag_of_a_language_brings_its_frequent_pieces_and_no_other_language_does() -> None:
     german, english = map(list, zip(*toy_pairs(500, seed=3), strict=True))
     both = Languages(("de", "en"), ("en", "de"))
-    codec = Codec.learn(german, english, TextConfig(size=300), both)
+    codec = Codec.learn(german, english, TextConfig(vocab_size=300), both)
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
     found = learn_shortlist(codec, [Corpus(pairs, "de", "en")], likeliest=3, frequent=6)
     assert found.always.tolist() == [codec.target.eos]
@@ -301,7 +301,7 @@ def test_the_tag_of_a_language_brings_its_frequent_pieces_and_no_other_language_
 
 def test_a_large_corpus_leaves_its_likeliest_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     german, english = map(list, zip(*toy_pairs(300, seed=3), strict=True))
-    codec = Codec.learn(german, english, TextConfig(size=300), Languages(("de",), ("en",)))
+    codec = Codec.learn(german, english, TextConfig(vocab_size=300), Languages(("de",), ("en",)))
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
     whole = learn_shortlist(codec, [Corpus(pairs)], likeliest=5, frequent=0)
     monkeypatch.setattr("dragoman.convert.shortlist._MOST", 10)
@@ -336,7 +336,8 @@ def test_an_ensemble_of_listed_models_says_what_one_of_them_says(converted: Path
     assert isinstance(one, OnnxEngine)
     sources = read_bundle(converted).codec.encode_source(["eins zwei", "drei"])
     alone, together = (
-        beam_search(e, sources, Task(DecodingConfig(beam=2))) for e in (one, Ensemble([one, one]))
+        beam_search(e, sources, Task(DecodingConfig(beam_size=2)))
+        for e in (one, Ensemble([one, one]))
     )
     assert [h[0].tokens for h in together] == [h[0].tokens for h in alone]
     assert Ensemble([one, one]).without_shortlist.members == [

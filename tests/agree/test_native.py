@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 
 from dragoman.bundle.folder import Bundle
-from dragoman.bundle.int8 import quantise, quantise_rows, signed, with_small_pairs
+from dragoman.bundle.int8 import quantize, quantize_rows, signed, with_small_pairs
 from dragoman.config import DecodingConfig
 from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
@@ -23,8 +23,8 @@ from dragoman.engine import onnx_engine
 from dragoman.engine.onnx import kernels
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx.native import library
-from dragoman.engine.onnx.native.blocks import DOMAIN, Matrices, NativeBlocks, takes
-from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, UINT8
+from dragoman.engine.onnx.native.native_blocks import DOMAIN, Matrices, NativeBlocks, takes
+from dragoman.engine.onnx.onnx_writer import FLOAT, INT32, INT64, UINT8
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.model.weights import get_weights
 from tests.conftest import small_config, small_model
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
     not library.path() and shutil.which("cc") is None, reason="there is no compiler"
 )
 
-SIZES = {"model__width": 64, "model__heads": 2, "model__feed_forward_width": 132}
+SIZES = {"model__d_model": 64, "model__num_heads": 2, "model__d_ff": 132}
 KINDS = [name for name in library.KINDS if library.path() and library.use(name)]
 NEWER = ["newer amx", "newer avxvnni"] if "vnni" in KINDS else []
 ALL_KINDS = [*KINDS, *NEWER]
@@ -74,7 +74,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def in_bytes(kind: str, matrix: np.ndarray) -> dict[str, np.ndarray]:
-    stored = dict(zip(("w", "w.scales"), quantise_rows(matrix), strict=True))
+    stored = dict(zip(("w", "w.scales"), quantize_rows(matrix), strict=True))
     return signed(stored if kind in library.EXACT else with_small_pairs(stored))
 
 
@@ -161,7 +161,7 @@ def test_a_feed_forward_network_is_two_products_with_relu_between(
         "a.inner.bias": draw.standard_normal(132, dtype=np.float32),
         "a.outer.bias": draw.standard_normal(64, dtype=np.float32),
     }
-    stored = quantise(matrices) | biases
+    stored = quantize(matrices) | biases
     g = graph(signed(stored if kind in library.EXACT else with_small_pairs(stored)))
     x = g.input("x", FLOAT, ["R", 64])
     if known:
@@ -176,7 +176,7 @@ def test_a_feed_forward_network_is_two_products_with_relu_between(
 
 
 def test_nothing_positive_between_the_products_leaves_the_bias(kind: str) -> None:
-    stored = quantise({f"a.{n}.weight": np.ones((64, 64), np.float32) for n in ("inner", "outer")})
+    stored = quantize({f"a.{n}.weight": np.ones((64, 64), np.float32) for n in ("inner", "outer")})
     stored |= {"a.inner.bias": np.full(64, -1e9, np.float32)}
     stored |= {"a.outer.bias": np.arange(64, dtype=np.float32)}
     g = graph(signed(with_small_pairs(stored)))
@@ -189,7 +189,7 @@ def test_nothing_positive_between_the_products_leaves_the_bias(kind: str) -> Non
 def test_a_sum_its_norm_and_its_bytes(kind: str) -> None:
     draw = np.random.default_rng(1)
     gain, bias = draw.standard_normal((2, 64), dtype=np.float32)
-    g = graph({"n.weight": gain, "n.bias": bias}, {"n": 2.0}, model__norm="post")
+    g = graph({"n.weight": gain, "n.bias": bias}, {"n": 2.0}, model__norm_position="post")
     x, y = (g.input(name, FLOAT, ["R", 64]) for name in "xy")
     total, normal = g.sum_and_norm(x, y, "n")
     for name in (total, normal):
@@ -360,16 +360,16 @@ def bundle(ranges: bool = True, **settings: object) -> Bundle:
     names += [f"{side}.{i}.attention" for side in ("encoder", "decoder") for i in range(2)]
     names += [f"decoder.{i}.cross" for i in range(2)]
     known = dict.fromkeys(names, 4.0) if ranges else {}
-    return Bundle(config, BareCodec(23), quantise(weights), {}, ranges=known)
+    return Bundle(config, BareCodec(23), quantize(weights), {}, ranges=known)
 
 
 VARIANTS = [
     {},
-    {"model__norm": "pre"},
-    {"ranges": False, "model__norm": "pre"},
-    {"model__activation": "gelu", "model__norm": "pre"},
-    {"model__tied": "none", "ranges": False},
-    {"model__decoder_sublayer": "ssru", "model__norm": "pre"},
+    {"model__norm_position": "pre"},
+    {"ranges": False, "model__norm_position": "pre"},
+    {"model__activation": "gelu", "model__norm_position": "pre"},
+    {"model__share_embeddings": "none", "ranges": False},
+    {"model__decoder_self_attention": "ssru", "model__norm_position": "pre"},
 ]
 
 
@@ -401,7 +401,7 @@ def test_a_hypothesis_is_the_same_bits_alone_and_among_others(
     engine, of_two = (OnnxEngine(bundle(**settings), n) for n in (1, 2))  # type: ignore[arg-type]
     draw = np.random.default_rng(6)
     sources = [[*draw.integers(4, 23, size=2 + i % 37).tolist(), 3] for i in range(40)]
-    task = Task(DecodingConfig(beam=beam, max_length_ratio=0, max_length_extra=12))
+    task = Task(DecodingConfig(beam_size=beam, max_length_ratio=0, max_length_extra=12))
     together = BeamSearch()(engine, sources, task)
     assert BeamSearch()(of_two, sources, task) == together
     for source, hypotheses in zip(sources[::7], together[::7], strict=True):
@@ -411,9 +411,9 @@ def test_a_hypothesis_is_the_same_bits_alone_and_among_others(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"model__width": 96, "model__heads": 6},
-        {"model__width": 64, "model__heads": 8},
-        {"model__feed_forward_width": 130},
+        {"model__d_model": 96, "model__num_heads": 6},
+        {"model__d_model": 64, "model__num_heads": 8},
+        {"model__d_ff": 130},
     ],
     ids=str,
 )
@@ -422,7 +422,7 @@ def test_other_sizes_do_without(settings: dict[str, object]) -> None:
     assert not takes(b.config.model, b.weights)
     engine = OnnxEngine(b, 1)
     assert not engine._native
-    assert BeamSearch()(engine, [[5, 6, 3]], Task(DecodingConfig(beam=1)))
+    assert BeamSearch()(engine, [[5, 6, 3]], Task(DecodingConfig(beam_size=1)))
 
 
 def test_weights_in_float_do_without() -> None:

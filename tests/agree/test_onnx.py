@@ -11,17 +11,17 @@ import pytest
 
 import dragoman
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
-from dragoman.bundle.int8 import quantise, with_small_pairs
+from dragoman.bundle.int8 import quantize, with_small_pairs
 from dragoman.config import DecodingConfig
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.table import BeamSearch
 from dragoman.decode.search.task import Task
-from dragoman.engine.listed import OneList
+from dragoman.engine.buffer_pool import BufferPool
 from dragoman.engine.onnx.kernels import Factors, best_factors
-from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, State, onnx_version
-from dragoman.engine.recycled import Recycled
+from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, OnnxState, onnx_version
+from dragoman.engine.shortlist_output import SharedShortlist
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import BundleError, ConfigError, ConversionError, TranslationError
 from dragoman.model.weights import get_weights
@@ -29,21 +29,21 @@ from dragoman.text.codec import Codec
 from dragoman.text.metrics import score
 from tests.conftest import MOST_TIES, small_config, small_model, toy_pairs, vocabulary
 
-GREEDY = DecodingConfig(beam=1)
+GREEDY = DecodingConfig(beam_size=1)
 ONE_OPERATOR = pytest.mark.skipif(
     onnx_version() < ONE_OPERATOR_SINCE, reason="this ONNX Runtime cannot do it"
 )
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3]]
 VARIANTS = [
     {},
-    {"model__norm": "pre"},
+    {"model__norm_position": "pre"},
     {"model__positions__kind": "learned"},
-    {"model__tied": "none"},
-    {"model__tied": "target", "model__decoder_layers": 1},
+    {"model__share_embeddings": "none"},
+    {"model__share_embeddings": "target", "model__num_decoder_layers": 1},
     {"model__activation": "gelu"},
     {"model__activation": "swish", "model__output_bias": True},
-    {"model__decoder_sublayer": "ssru"},
-    {"model__decoder_sublayer": "ssru", "model__norm": "pre"},
+    {"model__decoder_self_attention": "ssru"},
+    {"model__decoder_self_attention": "ssru", "model__norm_position": "pre"},
 ]
 
 
@@ -95,15 +95,17 @@ def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) ->
 
 
 @pytest.mark.parametrize("beam", [1, 2, 5])
-@pytest.mark.parametrize("settings", [{}, {"no_repeat_ngram": 2, "min_length_ratio": 1.5}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"no_repeat_ngram_size": 2, "min_length_ratio": 1.5}], ids=str
+)
 @pytest.mark.parametrize("sublayer", ["attention", "ssru"])
 def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict, sublayer: str) -> None:
     """Beams that grow, shuffle and shrink; sentences that end; forbidden tokens; attention."""
-    reference, engine = engines(end=7.0, model__decoder_sublayer=sublayer)
+    reference, engine = engines(end=7.0, model__decoder_self_attention=sublayer)
     sources = [
         [*np.random.default_rng(i).integers(4, 23, size=3 + i % 5).tolist(), 3] for i in range(20)
     ]
-    decoding = DecodingConfig(beam=beam, **settings)
+    decoding = DecodingConfig(beam_size=beam, **settings)
     theirs = beam_search(reference, sources, Task(decoding, nbest=2, attention=True))
     assert any(h.complete for found in theirs for h in found)
     for ours, wanted in zip(
@@ -136,12 +138,14 @@ def test_int8_is_near_the_float_product_of_the_same_weights(
 
 
 def test_an_ssru_in_int8_is_near_the_float_product_of_the_same_weights(factors: Factors) -> None:
-    is_near_the_float_product(40, "relu", model__decoder_sublayer="ssru")
+    is_near_the_float_product(40, "relu", model__decoder_self_attention="ssru")
 
 
 def is_near_the_float_product(rows: int, activation: str, **more: object) -> None:
-    """Against torch on the dequantised weights, only the rounding of activations remains."""
-    reference, engine = engines(int8=True, model__norm="pre", model__activation=activation, **more)
+    """Against torch on the dequantized weights, only the rounding of activations remains."""
+    reference, engine = engines(
+        int8=True, model__norm_position="pre", model__activation=activation, **more
+    )
     targets = np.random.default_rng(3).integers(4, 23, size=(rows, 10)).tolist()
     sources = (SOURCES * rows)[:rows]
     pairs = zip(engine.score(sources, targets), reference.score(sources, targets), strict=True)
@@ -152,7 +156,7 @@ def is_near_the_float_product(rows: int, activation: str, **more: object) -> Non
 def test_a_model_may_hold_some_matrices_in_float(factors: Factors) -> None:
     weights = {name: tensor.numpy() for name, tensor in get_weights(small_model()).items()}
     some = {name: array for name, array in weights.items() if "feed_forward" in name}
-    bundle = Bundle(small_config(), BareCodec(23), weights | quantise(some), {})
+    bundle = Bundle(small_config(), BareCodec(23), weights | quantize(some), {})
     targets = np.random.default_rng(3).integers(4, 23, size=(len(SOURCES), 10)).tolist()
     engines = TorchEngine.from_bundle(bundle, "cpu"), OnnxEngine(bundle)
     theirs, ours = (np.concatenate(engine.score(SOURCES, targets)) for engine in engines)
@@ -164,7 +168,9 @@ def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(
     factors: Factors, sublayer: str
 ) -> None:
     """The log-probabilities themselves, of every step: a last bit may tip a later rounding."""
-    _, engine = engines(int8=True, model__norm="pre", model__decoder_sublayer=sublayer)
+    _, engine = engines(
+        int8=True, model__norm_position="pre", model__decoder_self_attention=sublayer
+    )
     draw = np.random.default_rng(5)
     sources = [[*draw.integers(4, 23, size=2 + i % 17).tolist(), 3] for i in range(36)]
     targets = draw.integers(4, 23, size=(36, 20)).tolist()
@@ -177,7 +183,7 @@ def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(
 def greedy_engine(monkeypatch: pytest.MonkeyPatch, **settings: object) -> OnnxEngine:
     """One whose steps look at the source by one operator, on a CPU of any kind."""
     choose(Factors.SMALL_PAIRS, monkeypatch)
-    _, engine = engines(int8=True, model__norm="pre", **settings)
+    _, engine = engines(int8=True, model__norm_position="pre", **settings)
     assert engine.for_greedy_search is not engine
     return engine.for_greedy_search
 
@@ -186,7 +192,7 @@ def greedy_engine(monkeypatch: pytest.MonkeyPatch, **settings: object) -> OnnxEn
 def test_one_operator_looks_at_the_source_as_several_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums differ in their last bits, which may tip a rounding to the next byte."""
     one = greedy_engine(monkeypatch)
-    _, several = engines(int8=True, model__norm="pre")
+    _, several = engines(int8=True, model__norm_position="pre")
     draw = np.random.default_rng(5)
     sources = [[*draw.integers(4, 23, size=2 + i % 17).tolist(), 3] for i in range(36)]
     targets = draw.integers(4, 23, size=(36, 20)).tolist()
@@ -217,14 +223,14 @@ def test_what_lay_in_memory_before_does_not_matter(
     beam: int, rest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sentences end at different steps, and some have fewer hypotheses than others."""
-    _, engine = engines(int8=True, end=7.0, model__norm="pre")
+    _, engine = engines(int8=True, end=7.0, model__norm_position="pre")
     draw = np.random.default_rng(6)
     sources = [[*draw.integers(4, 23, size=2 + i % 37).tolist(), 3] for i in range(40)]
-    usual = BeamSearch()(engine, sources, Task(DecodingConfig(beam=beam)))
+    usual = BeamSearch()(engine, sources, Task(DecodingConfig(beam_size=beam)))
     monkeypatch.setattr(
-        Recycled, "empty", lambda self, shape: np.full(shape, rest, dtype=np.float32)
+        BufferPool, "empty", lambda self, shape: np.full(shape, rest, dtype=np.float32)
     )
-    assert BeamSearch()(engine, sources, Task(DecodingConfig(beam=beam))) == usual
+    assert BeamSearch()(engine, sources, Task(DecodingConfig(beam_size=beam))) == usual
 
 
 @ONE_OPERATOR
@@ -233,10 +239,10 @@ def test_only_a_greedy_search_that_shows_no_attention_has_steps_of_its_own(
 ) -> None:
     engine = greedy_engine(monkeypatch)
     monkeypatch.setattr(OnnxEngine, "for_greedy_search", engine)
-    _, ordinary = engines(int8=True, model__norm="pre")
+    _, ordinary = engines(int8=True, model__norm_position="pre")
     taken: list[bool] = []
 
-    def start(self: OnnxEngine, sources: object) -> State:
+    def start(self: OnnxEngine, sources: object) -> OnnxState:
         taken.append(self is engine)
         return plain_start(self, sources)
 
@@ -246,8 +252,8 @@ def test_only_a_greedy_search_that_shows_no_attention_has_steps_of_its_own(
         Task(GREEDY): True,
         Task(GREEDY, attention=True): False,
         Task(GREEDY, nbest=2): False,
-        Task(DecodingConfig(beam=2)): False,
-        Task(DecodingConfig(beam=1, coverage_penalty=0.2)): False,
+        Task(DecodingConfig(beam_size=2)): False,
+        Task(DecodingConfig(beam_size=1, coverage_penalty=0.2)): False,
     }
     for task in tasks:
         BeamSearch()(ordinary, SOURCES, task)
@@ -257,14 +263,16 @@ def test_only_a_greedy_search_that_shows_no_attention_has_steps_of_its_own(
 
 def test_a_row_without_anything_positive_is_all_zero_after_relu(factors: Factors) -> None:
     """Nothing is divided by its largest number where that is zero or less."""
-    model = small_model(model__norm="pre")
+    model = small_model(model__norm_position="pre")
     weights = {name: tensor.numpy().copy() for name, tensor in get_weights(model).items()}
     for name, array in weights.items():
         if name.endswith("inner.bias"):
             array[:] = -1000
         if name.endswith(("feed_forward.norm.weight", "feed_forward.norm.bias")):
             array[:] = 0
-    bundle = to_onnx(Bundle(small_config(model__norm="pre"), BareCodec(23), weights, {}), True)
+    bundle = to_onnx(
+        Bundle(small_config(model__norm_position="pre"), BareCodec(23), weights, {}), True
+    )
     targets = [[5, 6, 7]] * len(SOURCES)
     ours = OnnxEngine(bundle).score(SOURCES, targets)
     if factors is Factors.SMALL_PAIRS:
@@ -307,9 +315,11 @@ def test_neighbours_do_not_change_a_translation(
     engine = dragoman.load(converted[kind])
     lines = [source for source, _ in toy_pairs(count, seed=77, longest=9)]
     together = engine.translate(
-        lines, Request(decoding=DecodingConfig(beam=beam, batch_tokens=500))
+        lines, Request(decoding=DecodingConfig(beam_size=beam, batch_tokens=500))
     )
-    alone = engine.translate(lines, Request(decoding=DecodingConfig(beam=beam, batch_tokens=1)))
+    alone = engine.translate(
+        lines, Request(decoding=DecodingConfig(beam_size=beam, batch_tokens=1))
+    )
     ties = 0
     for one, other in zip(together, alone, strict=True):
         if one.text != other.text:
@@ -370,7 +380,7 @@ def test_the_engine_follows_from_bundle_and_device(
 
 
 def test_int8_takes_widths_that_fill_no_register(factors: Factors) -> None:
-    is_near_the_float_product(40, "relu", model__width=24, model__heads=3)
+    is_near_the_float_product(40, "relu", model__d_model=24, model__num_heads=3)
 
 
 def test_a_step_writes_nothing_that_only_one_before_was_asked_for(
@@ -389,7 +399,7 @@ def test_a_step_writes_nothing_that_only_one_before_was_asked_for(
 def test_a_trained_bundle_runs_without_torch_and_without_conversion(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.engine.choose.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman.engine.factory.find_spec", lambda name: None)
     translator = dragoman.load(trained)
     assert isinstance(translator.engine, OnnxEngine)
     assert translator("eins zwei") == "one two"
@@ -398,7 +408,7 @@ def test_a_trained_bundle_runs_without_torch_and_without_conversion(
 def test_heads_that_onnx_runtime_cannot_take_are_refused_before_anything_is_written() -> None:
     for int8 in (False, True):
         with pytest.raises(ConversionError, match="heads of 4 features"):
-            engines(int8, model__width=32, model__heads=8)
+            engines(int8, model__d_model=32, model__num_heads=8)
 
 
 def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:
@@ -415,7 +425,7 @@ def test_the_sessions_of_encoder_and_step_are_made_at_once(
     made: list[str] = []
     new = OnnxEngine._new_session
 
-    def wait_and_make(self: OnnxEngine, graph: str, one: OneList | None) -> object:
+    def wait_and_make(self: OnnxEngine, graph: str, one: SharedShortlist | None) -> object:
         made.append(graph)
         both.wait()
         return new(self, graph, one)
@@ -434,7 +444,7 @@ def test_a_session_that_cannot_be_made_is_told_to_whoever_wants_it(
     engine.start(SOURCES)
     del engine._sessions["step", None]
 
-    def fail(self: OnnxEngine, graph: str, one: OneList | None) -> object:
+    def fail(self: OnnxEngine, graph: str, one: SharedShortlist | None) -> object:
         raise BundleError("no memory is left.")
 
     monkeypatch.setattr(OnnxEngine, "_new_session", fail)

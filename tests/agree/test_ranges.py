@@ -45,7 +45,7 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def test_a_range_is_the_largest_number_of_the_sentences() -> None:
-    bundle = measured(model__norm="pre")
+    bundle = measured(model__norm_position="pre")
     engine = TorchEngine.from_bundle(bundle, "cpu")
     for side in ("encoder", "decoder"):
         outputs = [engine.outputs(source, target)[side] for source, target in PAIRS]
@@ -63,7 +63,7 @@ def test_an_attention_counts_with_and_without_the_bias_of_its_values() -> None:
 
 
 def test_what_a_norm_behind_a_sublayer_puts_out_is_measured_too() -> None:
-    bundle = measured(model__norm="post")
+    bundle = measured(model__norm_position="post")
     engine = TorchEngine.from_bundle(bundle, "cpu")
     for side in ("encoder", "decoder"):
         outputs = [engine.outputs(source, target)[side] for source, target in PAIRS]
@@ -75,9 +75,9 @@ def test_what_a_norm_behind_a_sublayer_puts_out_is_measured_too() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"model__norm": "pre"},
-        {"model__norm": "post"},
-        {"model__norm": "pre", "model__activation": "gelu", "model__output_bias": True},
+        {"model__norm_position": "pre"},
+        {"model__norm_position": "post"},
+        {"model__norm_position": "pre", "model__activation": "gelu", "model__output_bias": True},
     ],
     ids=str,
 )
@@ -92,7 +92,7 @@ def test_products_in_known_ranges_are_near_the_float_products(settings: dict) ->
 
 
 def test_a_row_in_known_ranges_is_the_same_bits_alone_and_among_others() -> None:
-    engine = OnnxEngine(measured(model__norm="pre"))
+    engine = OnnxEngine(measured(model__norm_position="pre"))
     together = engine.score(SOURCES, TARGETS)
     for row in (0, 7, 20, 35):
         (alone,) = engine.score([SOURCES[row]], [TARGETS[row]])
@@ -100,7 +100,7 @@ def test_a_row_in_known_ranges_is_the_same_bits_alone_and_among_others() -> None
 
 
 def test_what_is_beyond_a_range_is_cut_off() -> None:
-    bundle = measured(model__norm="pre")
+    bundle = measured(model__norm_position="pre")
     near = replace(bundle, ranges={name: 0.9 * top for name, top in bundle.ranges.items()})
     ours = np.concatenate(OnnxEngine(near).score(SOURCES, TARGETS))
     theirs = np.concatenate(TorchEngine.from_bundle(bundle, "cpu").score(SOURCES, TARGETS))

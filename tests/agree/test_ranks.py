@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 import torch
 
-from dragoman.data.batches import idle
+from dragoman.data.batches import dummy_batch
 from dragoman.training.gradients import Gradients
 from tests.conftest import (
     SHORT_SEARCH,
@@ -27,10 +27,11 @@ from tests.conftest import (
 from tests.processes import ranks_succeed
 
 SETTINGS: dict[str, Any] = {
-    **SMALL, **SHORT_SEARCH, "text.size": 400, "model.dropout": 0.0, "training.batch_tokens": 300,
-    "training.max_steps": 4, "training.optimiser": "adam",
+    **SMALL, **SHORT_SEARCH, "text.vocab_size": 400, "model.dropout": 0.0,
+    "training.batch_tokens": 300,
+    "training.max_steps": 4, "training.optimizer": "adam",
     "training.validate_every": 2, "training.checkpoint_every": 1, "training.log_every": 1,
-    "training.average": 9,
+    "training.average_checkpoints": 9,
     "training.micro_batch_tokens": 200, "data.valid_size": 7,
     # else Adam makes steps of the rounding errors of gradients that are zero
     "training.epsilon": 1e-3,
@@ -93,7 +94,7 @@ def test_a_rank_without_work_adds_nothing() -> None:
     model = small_model()
     words = vocabulary(23)
     gradients = Gradients(model, small_config(), torch.device("cpu"))
-    gradients.add(idle(words, words), tokens=7)
+    gradients.accumulate(dummy_batch(words, words), tokens=7)
     assert gradients.sums.tolist() == [0, 0]
     assert all(not parameter.grad.any() for parameter in model.parameters())
 

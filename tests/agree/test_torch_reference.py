@@ -10,21 +10,21 @@ from tests.conftest import small_model
 def reference(model) -> nn.Transformer:
     """torch's Transformer with our weights in it."""
     config = model.config
-    pre = config.norm == "pre"
+    pre = config.norm_position == "pre"
     options = {
-        "d_model": config.width, "nhead": config.heads,
-        "dim_feedforward": config.feed_forward_width,
+        "d_model": config.d_model, "nhead": config.num_heads,
+        "dim_feedforward": config.d_ff,
         "dropout": 0.0, "activation": config.activation, "batch_first": True, "norm_first": pre,
     }  # fmt: skip
-    norms = [nn.LayerNorm(config.width) if pre else None for _ in range(2)]
+    norms = [nn.LayerNorm(config.d_model) if pre else None for _ in range(2)]
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(**options),
-        config.encoder_layers,
+        config.num_encoder_layers,
         norms[0],
         enable_nested_tensor=False,
     )
     decoder = nn.TransformerDecoder(
-        nn.TransformerDecoderLayer(**options), config.decoder_layers, norms[1]
+        nn.TransformerDecoderLayer(**options), config.num_decoder_layers, norms[1]
     )
     weights = {}
     for name, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
@@ -64,7 +64,7 @@ def reference(model) -> nn.Transformer:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_our_transformer_is_torchs(norm: str, activation: str) -> None:
-    model = small_model(model__norm=norm, model__activation=activation).double()
+    model = small_model(model__norm_position=norm, model__activation=activation).double()
     theirs = reference(model).double()
     source = torch.tensor([[5, 9, 11, 7, 3], [6, 3, 0, 0, 0], [8, 8, 3, 0, 0]])
     target = torch.tensor([[2, 7, 7, 12], [2, 14, 5, 0], [2, 9, 0, 0]])

@@ -24,12 +24,12 @@ from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.model.build import build_model
 from dragoman.model.weights import get_weights
+from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.cost import training_flops
-from dragoman.training.distributed import Ranks
+from dragoman.training.distributed import DistContext
 from dragoman.training.journal import Journal, NoJournal
 from dragoman.training.loss import smoothed_cross_entropy
 from dragoman.training.run import Outcome, _Interruption, train
-from dragoman.training.state import Checkpoints, Progress
 from dragoman.training.trainer import Trainer
 from tests.conftest import QUICK_RUN, SMALL, small_model, toy_pairs, vocabulary, write_corpus
 from tests.processes import Running
@@ -40,7 +40,7 @@ def make_trainer(folder: Path, micro_batch_tokens: int, **settings: object) -> T
     named = {name.replace("__", "."): value for name, value in settings.items()}
     corpora = [{"source": str(source), "target": str(target)}]
     config = make_config(
-        "tiny", settings={**SMALL, "text.size": 400, "data.corpora": corpora, **named}
+        "tiny", settings={**SMALL, "text.vocab_size": 400, "data.corpora": corpora, **named}
     )
     data = prepare(config, folder / f"data{micro_batch_tokens}")
     model = build_model(config.model, data.codec.source, data.codec.target, data.codec.shared, 1)
@@ -68,11 +68,11 @@ def test_ranks_that_share_a_model_pass_through_it_equally_often(tmp_path) -> Non
     tokens = [batch.tokens for batch in batches]
 
     def dealt(rank: int) -> list[int]:
-        trainer.ranks = Ranks(rank=rank, size=2)
+        trainer.ranks = DistContext(rank=rank, size=2)
         return [batch.tokens for batch in trainer._dealt(batches)]
 
     assert (dealt(0), dealt(1)) == ([tokens[0], tokens[2]], [tokens[1]])
-    trainer.model = copy.deepcopy(trainer.whole)  # as if it were sharded
+    trainer.model = copy.deepcopy(trainer.unsharded_model)  # as if it were sharded
     assert (dealt(0), dealt(1)) == ([tokens[0], tokens[2]], [tokens[1], 0])
 
 
@@ -83,34 +83,34 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
     trainer.accumulate(batches, 1, tokens)
     whole = trainer.gradients.sums.tolist()
     gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
-    add, said = trainer.gradients.add, []
+    add, said = trainer.gradients.accumulate, []
 
     def too_large(batch, tokens):
         if len(batch.indices) > len(batches[0].indices) // 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
         add(batch, tokens)
 
-    monkeypatch.setattr(trainer.gradients, "add", too_large)
+    monkeypatch.setattr(trainer.gradients, "accumulate", too_large)
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
     monkeypatch.setattr(journal, "say", said.append)
-    trainer._accumulate_within_memory(batches, 1, tokens, journal)
+    trainer._accumulate_with_retry(batches, 1, tokens, journal)
     assert trainer.gradients.sums.tolist() == pytest.approx(whole, rel=1e-5)
     for name, parameter in trainer.model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-4)
     assert said == [
-        "step 1: out of memory; tried again in 2 parts",
-        "step 1: out of memory; tried again in 4 parts",
+        "step 1: out of memory; retrying in 2 parts",
+        "step 1: out of memory; retrying in 4 parts",
     ]
     monkeypatch.setattr(
-        trainer.gradients, "add", lambda batch, tokens: too_large(batches[0], tokens)
+        trainer.gradients, "accumulate", lambda batch, tokens: too_large(batches[0], tokens)
     )
     with pytest.raises(RunError, match="one sentence alone does not fit"):
-        trainer._accumulate_within_memory(batches, 1, tokens, journal)
+        trainer._accumulate_with_retry(batches, 1, tokens, journal)
     journal.close()
 
 
 def test_processes_and_a_thread_make_the_same_batches(tmp_path, monkeypatch) -> None:
-    trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
+    trainer = make_trainer(tmp_path, 300, text__bpe_dropout=0.3)
     made = []
     for cores in (10**6, 1):  # more than there are: a thread; one is enough: processes
         monkeypatch.setattr("dragoman.training.loader.CORES_FOR_PROCESSES", cores)
@@ -128,7 +128,7 @@ def test_killed_loaders_are_replaced_once_then_it_is_one_clear_line(tmp_path, mo
     """A stop asked of a whole group of processes reaches the loader's too: the run must still get
     to its checkpoint."""
     monkeypatch.setattr("dragoman.training.loader.CORES_FOR_PROCESSES", 1)
-    trainer = make_trainer(tmp_path, 300, text__dropout=0.3)
+    trainer = make_trainer(tmp_path, 300, text__bpe_dropout=0.3)
     unbroken = trainer.loader.from_position(trainer.progress.position)
     expected = list(islice(unbroken, 60))
     unbroken.close()
@@ -179,7 +179,7 @@ def test_the_operations_we_count_are_those_that_torch_counts() -> None:
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> None:
     trainer = make_trainer(tmp_path, 100_000)
-    trainer.checkpoints.save(trainer.model, trainer.optimiser, Progress(step=5))
+    trainer.checkpoints.save(trainer.model, trainer.optimizer, Progress(step=5))
     with torch.no_grad():
         trainer.model.output.weight[7] = torch.nan
     journal = Journal(tmp_path, _quiet(), 0, 10, 5)
@@ -200,7 +200,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_lines(tmp_path) -> Non
 def test_a_gradient_that_is_not_finite_stops_the_run_with_its_parameter(
     tmp_path, value, optimizer
 ) -> None:
-    trainer = make_trainer(tmp_path, 100_000, training__optimiser=optimizer)
+    trainer = make_trainer(tmp_path, 100_000, training__optimizer=optimizer)
     trainer.step(trainer.loader.step_at(trainer.progress.position), NoJournal())
     name = "encoder.0.feed_forward.outer.weight"
     bad = dict(trainer.model.named_parameters())[name]
@@ -227,7 +227,7 @@ def test_a_weight_that_is_not_finite_is_never_saved(tmp_path) -> None:
 
 
 def test_an_average_of_a_batch_norm_that_is_not_finite_is_never_saved(tmp_path) -> None:
-    trainer = make_trainer(tmp_path, 100_000, model__norm_kind="batch")
+    trainer = make_trainer(tmp_path, 100_000, model__norm_type="batch")
     buffers = {name for name, _ in trainer.model.named_buffers()} & {*get_weights(trainer.model)}
     name = min(name for name in buffers if name.endswith("mean"))
     get_weights(trainer.model)[name][0] = torch.nan
@@ -259,7 +259,7 @@ def _quiet():
 
 
 def arguments(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
-    dropout = ["--set", "text.dropout=0.1", "--set", "model.dropout=0.2"]
+    dropout = ["--set", "text.bpe_dropout=0.1", "--set", "model.dropout=0.2"]
     return ["train", *map(str, corpus), "--out", str(out), *QUICK_RUN, *dropout, *more]
 
 
@@ -369,8 +369,8 @@ def test_an_interrupted_and_resumed_run_equals_the_unbroken_one(dragoman, tmp_pa
 def test_validation_sees_the_running_averages_of_the_model_in_training(tmp_path) -> None:
     """Where ranks share a model, the whole one that is validated gets everything that training
     changes."""
-    trainer = make_trainer(tmp_path, 100_000, model__norm_kind="batch")
-    trainer.model = copy.deepcopy(trainer.whole)  # as where each rank holds a part
+    trainer = make_trainer(tmp_path, 100_000, model__norm_type="batch")
+    trainer.model = copy.deepcopy(trainer.unsharded_model)  # as where each rank holds a part
     averages = [name for name, _ in trainer.model.named_buffers() if name.endswith(".mean")]
     assert averages
     with torch.no_grad():
@@ -378,7 +378,7 @@ def test_validation_sees_the_running_averages_of_the_model_in_training(tmp_path)
             tensor.add_(1.0)
     trainer._gather_weights()
     for name, expected in get_weights(trainer.model).items():
-        assert torch.equal(get_weights(trainer.whole)[name], expected), name
+        assert torch.equal(get_weights(trainer.unsharded_model)[name], expected), name
 
 
 def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> None:
@@ -389,7 +389,7 @@ def test_a_run_that_has_not_ended_can_be_used(tmp_path, monkeypatch, capsys) -> 
     corpora = (Corpus(str(source), str(target)),)
     settings = {
         **SMALL,
-        "text.size": 400,
+        "text.vocab_size": 400,
         "training.batch_tokens": 200,
         "training.validate_every": 2,
     }
@@ -432,7 +432,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path) 
             "training.max_steps": 3,
             "training.batch_tokens": 200,
             "training.seed": seed,
-            "text.size": 400,
+            "text.vocab_size": 400,
         }
         corpora = (Corpus(str(source), str(target)),)
         train(

@@ -6,8 +6,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.engine.torch_engine import TorchEngine
+from dragoman.model.base import AttentionRecorder
 from dragoman.model.build import Model, build_model
-from dragoman.model.interface import Recorder
 from dragoman.model.weights import get_weights, set_weights
 from tests.conftest import small_config, small_model, vocabulary
 from tests.variants import VARIANTS
@@ -71,11 +71,11 @@ def test_the_weights_we_show_are_the_weights_we_use(settings: dict) -> None:
     shown = model.attention_weights(source, target)
     torch.testing.assert_close(recorded(model, source, target), model(source, target))
     for name, queries, keys in (("encoder", 4, 4), ("decoder", 3, 3), ("cross", 3, 4)):
-        if name == "decoder" and model.config.decoder_sublayer == "ssru":
+        if name == "decoder" and model.config.decoder_self_attention == "ssru":
             assert name not in shown  # a recurrence has no weights to show
             continue
         for weights in shown[name]:
-            assert weights.shape == (2, model.config.heads, queries, keys)
+            assert weights.shape == (2, model.config.num_heads, queries, keys)
             torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     for weights in (*shown["encoder"], *shown["cross"]):
         assert float(weights[1, :, :, 2:].detach().abs().sum()) == 0.0
@@ -116,8 +116,8 @@ def test_every_weight_but_a_cancelled_one_has_a_gradient(settings: dict) -> None
 @every_variant
 def test_only_the_plain_transformer_takes_the_packed_road(settings: dict) -> None:
     pytest.importorskip("triton")
-    model = small_model(**{**settings, "model__width": 64, "model__heads": 2})
-    plain = {"model__norm": "pre"}, {"model__positions__kind": "learned"}, {}
+    model = small_model(**{**settings, "model__d_model": 64, "model__num_heads": 2})
+    plain = {"model__norm_position": "pre"}, {"model__positions__kind": "learned"}, {}
     assert model.can_be_packed == (settings in plain)
     engine = TorchEngine(model, vocabulary(23), vocabulary(23), torch.device("cpu"))
     assert not engine.searches_on_device
@@ -137,6 +137,6 @@ def test_the_multiplications_we_count_are_those_that_torch_counts(settings: dict
 
 def recorded(model: Model, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """The outputs of a pass that shows its attention."""
-    recorder = Recorder()
-    past, given = model.begin(source, recorder)
-    return model.advance(target, 0, past, given, recorder)[0]
+    recorder = AttentionRecorder()
+    past, given = model.encode(source, recorder)
+    return model.decode(target, 0, past, given, recorder)[0]

@@ -127,7 +127,7 @@ def _write_packed(path: Path, lines: list[str]) -> None:
 def _write_post_norm(folder: Path, trained: Path) -> None:
     """A model that Hugging Face's Marian can hold, with random weights."""
     bundle = read_bundle(trained)
-    config = replace(bundle.config, model=small_config(model__norm="post").model)
+    config = replace(bundle.config, model=small_config(model__norm_position="post").model)
     codec = bundle.codec
     model = build_model(config.model, codec.source, codec.target, shared=True)
     weights = {name: tensor.numpy() for name, tensor in get_weights(model).items()}
@@ -178,7 +178,7 @@ def shortened(words: list[str]) -> list[str]:
         return [*words, "--set", "training.max_steps=3"]
     if "train" in words or "prepare" in words:
         shutil.rmtree(words[words.index("--out") + 1], ignore_errors=True)
-        settings = {**QUICK, "text.size": 400, "data.valid_size": 10}
+        settings = {**QUICK, "text.vocab_size": 400, "data.valid_size": 10}
         if "--prepared" in words:  # the text's settings are those of the prepared folder
             settings = QUICK
         words = [*words, *(f"--set={name}={value}" for name, value in settings.items())]
@@ -196,7 +196,12 @@ def shortened(words: list[str]) -> list[str]:
 
 def _small_system(file: str) -> str:
     """A settings file of the same name with a small model that says little."""
-    small = {**SMALL, "text.size": 400, "decoding.beam": 1, "decoding.max_length_extra": 5}
+    small = {
+        **SMALL,
+        "text.vocab_size": 400,
+        "decoding.beam_size": 1,
+        "decoding.max_length_extra": 5,
+    }
     path = Path("small") / Path(file).name
     path.parent.mkdir(exist_ok=True)
     path.write_text(write_toml(make_config(file=file, settings=small)), encoding="utf-8")
@@ -237,7 +242,7 @@ def test_the_python_on_a_page_runs(name: str, stand_ins: Path, monkeypatch) -> N
     real = package.train
 
     def train(*files: str, **options: Any) -> Any:
-        settings = {**QUICK, "text.size": 400, **options.pop("settings", {})}
+        settings = {**QUICK, "text.vocab_size": 400, **options.pop("settings", {})}
         return real(*files, **options, settings=settings, device="cpu")
 
     monkeypatch.setattr(package, "train", train)

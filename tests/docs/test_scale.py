@@ -50,7 +50,7 @@ def test_a_run_at_the_assumed_speed_is_predicted_to_the_second(
 ) -> None:
     given = scale.Assumptions()
     config = scale.from_tree(scale.read_toml(trained / "run.toml"))
-    real = given.share * scale.tokens_per_s(scale.model_of(config, config.text.size), given)
+    real = given.share * scale.tokens_per_s(scale.model_of(config, config.text.vocab_size), given)
     (tmp_path / "run.toml").write_text((trained / "run.toml").read_text())
     entries = [
         {"kind": "train", "step": 50 * i, "tokens": 10**9, "tokens_per_s": real} for i in (1, 2)

@@ -37,7 +37,7 @@ import yaml
 from dragoman.convert.from_ctranslate2 import from_ctranslate2
 from dragoman.convert.from_marian import from_marian
 from dragoman.convert.marian_packed import read_lexical_shortlist, read_packed
-from dragoman.data.store import Rows, RowsWriter
+from dragoman.data.store import RaggedFile, RaggedFileWriter
 from dragoman.documents.document import DocumentError, Options
 from dragoman.documents.formats import named
 from dragoman.errors import DragomanError
@@ -255,10 +255,10 @@ def _store(draw: random.Random) -> bytes:
 
 def _read_store(raw: bytes) -> object:
     folder = _folder() / "store"
-    with RowsWriter(folder, "ids") as writer:
+    with RaggedFileWriter(folder, "ids") as writer:
         writer.add(np.arange(10, dtype=np.uint16), np.array([3, 0, 4, 3]))
     (folder / "ids.starts").write_bytes(raw)
-    rows = Rows(folder, "ids", np.dtype(np.uint16))
+    rows = RaggedFile(folder, "ids", np.dtype(np.uint16))
     lengths = rows.lengths(np.arange(len(rows)))
     assert min(lengths, default=0) >= 0
     return [rows[number] for number in range(len(rows))], np.zeros(sum(lengths))

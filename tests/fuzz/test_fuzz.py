@@ -52,7 +52,7 @@ def test_any_text_can_be_encoded_and_decoded(translator, text: str) -> None:
 
 WORDS_AND_CHARACTERS = {
     kind: Codec.learn(
-        [".a é"], ["😀 a<b"], make_config(settings={"text.vocabulary": kind}).text, Languages()
+        [".a é"], ["😀 a<b"], make_config(settings={"text.tokenizer": kind}).text, Languages()
     )
     for kind in ("word", "character")
 }
@@ -72,7 +72,9 @@ def test_any_text_can_be_cut_into_words_or_characters(kind: str, text: str) -> N
 @settings(parent=shared, max_examples=settings().max_examples // 4)
 @given(st.lists(awkward, min_size=1, max_size=3))
 def test_translate_never_fails_on_any_text(translator, texts: list[str]) -> None:
-    decoding = make_config(settings={"decoding.beam": 2, "decoding.max_length_extra": 5}).decoding
+    decoding = make_config(
+        settings={"decoding.beam_size": 2, "decoding.max_length_extra": 5}
+    ).decoding
     found = translator.translate(texts, Request(decoding=decoding, alignments=True))
     assert len(found) == len(texts)
     assert not any(set("\n\r\t") & set(translation.text) for translation in found)

@@ -41,7 +41,7 @@ def share_learned(
     torch.manual_seed(1)
     draw = np.random.default_rng(1)
     model = build_model(small_config(**settings).model, WORDS, WORDS, shared=True, seed=1)
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     engine = TorchEngine(model, WORDS, WORDS, torch.device("cpu"))
     sources, targets = examples(100, np.random.default_rng(2), task, longest)
     right = 0.0
@@ -53,13 +53,13 @@ def share_learned(
         real = torch.from_numpy(batch.real)
         targets_out = torch.from_numpy(batch.target_out).flatten()[real]
         loss, _ = smoothed_cross_entropy(model.logits(hidden[real]), targets_out, 0.0)
-        optimiser.param_groups[0]["lr"] = rate * min(step / 50, (50 / step) ** 0.5)
-        optimiser.zero_grad()
+        optimizer.param_groups[0]["lr"] = rate * min(step / 50, (50 / step) ** 0.5)
+        optimizer.zero_grad()
         (loss / batch.tokens).backward()
-        optimiser.step()
+        optimizer.step()
         if step % 50 == 0:
             model.eval()
-            found = beam_search(engine, sources, Task(DecodingConfig(beam=1)))
+            found = beam_search(engine, sources, Task(DecodingConfig(beam_size=1)))
             right = float(
                 np.mean([list(h[0].tokens) == y for h, y in zip(found, targets, strict=True)])
             )

@@ -9,7 +9,7 @@ from dragoman.data.batches import collate
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.lab.minimum_risk import RiskGradients
+from dragoman.lab.minimum_risk import MinimumRiskGradients
 from dragoman.model.build import build_model
 from dragoman.text.metrics import gleu
 from dragoman.training.gradients import Gradients
@@ -29,8 +29,8 @@ def test_risk_raises_the_score_of_unseen_sequences() -> None:
     shows too."""
     torch.manual_seed(1)
     config = small_config(
-        training__objective="risk", training__init="a half-trained model",
-        training__risk_likelihood=0.0,
+        training__objective="mrt", training__init="a half-trained model",
+        training__mrt_likelihood=0.0,
         training__label_smoothing=0.0,
     )  # fmt: skip
     model = build_model(config.model, WORDS, WORDS, shared=True, seed=1)
@@ -41,7 +41,7 @@ def test_risk_raises_the_score_of_unseen_sequences() -> None:
     def score() -> float:
         model.eval()
         found = beam_search(
-            engine, [[*words, WORDS.eos] for words in unseen], Task(DecodingConfig(beam=1))
+            engine, [[*words, WORDS.eos] for words in unseen], Task(DecodingConfig(beam_size=1))
         )
         return float(
             np.mean(
@@ -50,21 +50,21 @@ def test_risk_raises_the_score_of_unseen_sequences() -> None:
         )
 
     def learn(gradients: Gradients, steps: int, rate: float) -> list[float]:
-        optimiser = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))
+        optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))
         losses = []
         for _ in range(steps):
             words = copies(draw, 32)
             batch = collate([[*one, WORDS.eos] for one in words], words, WORDS, WORDS)
             model.train()
-            gradients.clear()
-            gradients.add(batch, batch.tokens)
-            optimiser.step()
+            gradients.zero()
+            gradients.accumulate(batch, batch.tokens)
+            optimizer.step()
             losses.append(gradients.sums[0].item() / batch.tokens)
         return losses
 
     learn(Gradients(model, config, CPU), 60, 5e-3)
     before = score()
-    risks = learn(RiskGradients(model, config, CPU, WORDS), 30, 1e-3)
+    risks = learn(MinimumRiskGradients(model, config, CPU, WORDS), 30, 1e-3)
     assert 0.4 < before < 0.8
     assert score() > before + 0.03
     assert np.mean(risks[-10:]) < np.mean(risks[:10]) - 0.05
@@ -73,7 +73,8 @@ def test_risk_raises_the_score_of_unseen_sequences() -> None:
 def test_a_resumed_run_by_risk_equals_the_unbroken_one(trained, tmp_path) -> None:
     source, target = write_corpus(tmp_path, "t", toy_pairs(100))
     settings = {
-        "training.objective": "risk", "training.batch_tokens": 100, "training.average": 1,
+        "training.objective": "mrt", "training.batch_tokens": 100,
+        "training.average_checkpoints": 1,
         "training.validate_every": 0,
         "model.dropout": 0.1, "training.learning_rate": 1e-3, "data.valid_size": 2,
     }  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from tests.learn.learning import share_learned
 from tests.variants import VARIANTS
 
-ONE_LAYER = {"model__encoder_layers": 1, "model__decoder_layers": 1}
+ONE_LAYER = {"model__num_encoder_layers": 1, "model__num_decoder_layers": 1}
 INSTEAD: dict[str, dict[str, object]] = {
     "no positions": {"task": "sort"},  # the order of the words is not told
     # every query looks at the same: all that is said comes from one average

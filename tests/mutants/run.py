@@ -30,7 +30,7 @@ OBSERVER = f"{RULES}::test_the_observer_sees_the_tree_that_leads_to_the_results"
 TORCH = "tests/unit/decode/search/test_search.py"
 STEPS = "tests/agree/test_decoding.py::test_rows_may_be_reordered_repeated_and_left_out"
 EXHAUSTIVE = "tests/agree/test_decoding.py::test_a_wide_beam_is_exhaustive_search"
-GRID = "tests/unit/engine/test_grid.py"
+GRID = "tests/unit/engine/test_kv_slots.py"
 DEVICE = "tests/agree/test_device_search.py"
 KEEPING = "tests/unit/decode/promises/test_keeping.py"
 KEEPING_NAMES = "tests/unit/decode/promises/test_keeping_names.py"
@@ -39,7 +39,7 @@ SYMBOL_TESTS = "tests/unit/text/test_symbols.py"
 PLACING = "tests/unit/documents/test_document_segments.py"
 BATCHER = "tests/unit/serve/test_batcher.py"
 CACHE = "tests/unit/serve/test_cache.py"
-OPTIMISER = "tests/unit/training/test_optimiser.py"
+OPTIMISER = "tests/unit/training/test_optimizer.py"
 FORKS = "tests/unit/decode/test_processes.py"
 FORMS = "tests/unit/text/test_forms.py"
 VERBS = "tests/unit/text/test_verbs.py"
@@ -49,8 +49,8 @@ GLOSSARIES = "tests/unit/decode/promises/test_glossary.py"
 SEARCH = "dragoman/decode/search/beam.py"
 HYPOTHESES = "dragoman/decode/search/hypotheses.py"
 TORCH_ENGINE = "dragoman/engine/torch_engine.py"
-TORCH_STATE = "dragoman/model/interface.py"
-GRID_CODE = "dragoman/engine/grid.py"
+TORCH_STATE = "dragoman/model/base.py"
+GRID_CODE = "dragoman/engine/kv_slots.py"
 KERNEL = "dragoman/model/kernels/search.py"
 NUMBERS = "dragoman/decode/promises/keep_numbers.py"
 VERBATIM = "dragoman/decode/promises/keep_verbatim.py"
@@ -161,7 +161,7 @@ MUTANTS = [
     ),
     Mutant(
         "search does not tell the engine what is forbidden",
-        SEARCH, "forbid=limits.forbidden(rows, forced)", "forbid=None", (LOOPS,),
+        SEARCH, "banned=limits.forbidden(rows, forced)", "banned=None", (LOOPS,),
     ),
     Mutant(
         "a forced prefix is ignored",
@@ -174,7 +174,7 @@ MUTANTS = [
     ),
     Mutant(
         "the torch engine says words that are forbidden in a row",
-        TORCH_ENGINE, "log_probs[self._tensor(forbid[0]), self._tensor(forbid[1])] = -torch.inf",
+        TORCH_ENGINE, "log_probs[self._tensor(banned[0]), self._tensor(banned[1])] = -torch.inf",
         "pass", (TORCH,),
     ),
     Mutant(
@@ -183,12 +183,13 @@ MUTANTS = [
     ),
     Mutant(
         "the torch engine's KV cache ignores parents",
-        TORCH_STATE, "past = _take(self.past, parents)",
-        "past = _take(self.past, np.arange(len(parents)) % len(self.sentences))", (STEPS,),
+        TORCH_STATE, "cache = _take(self.cache, parents)",
+        "cache = _take(self.cache, np.arange(len(parents)) % len(self.sentences))", (STEPS,),
     ),
     Mutant(
         "rows of the torch engine look at the source of another sentence",
-        TORCH_STATE, "_take(self.given, sentences)", "_take(self.given, np.zeros_like(sentences))",
+        TORCH_STATE, "_take(self.encoder_state, sentences)",
+        "_take(self.encoder_state, np.zeros_like(sentences))",
         (STEPS,),
     ),
     Mutant(
@@ -393,7 +394,7 @@ MUTANTS = [
         "self._cache.move_to_end(key)", "pass", (CACHE,),
     ),
     Mutant(
-        "Muon has no weight decay", "dragoman/training/optimiser.py",
+        "Muon has no weight decay", "dragoman/training/optimizer.py",
         'part.mul_(1 - group["lr"] * group["weight_decay"])', "pass", (OPTIMISER,),
     ),
     Mutant(

@@ -7,12 +7,13 @@ import pytest
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
 VARIED = {
-    "model.attention.similarity": "cosine", "model.attention.span": "local",
+    "model.attention.similarity": "cosine", "model.attention.pattern": "local",
     "model.attention.window": 3,
-    "model.attention.heads_layout": "multi-query", "model.attention.memory": "same-layer",
+    "model.attention.heads_layout": "multi-query",
+    "model.attention.cross_attention_layer": "same-layer",
     "model.positions.kind": "learned", "model.positions.join": "concat",
     "model.positions.every_layer": "true",
-    "model.norm_kind": "batch",
+    "model.norm_type": "batch",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.metrics import bleu
 from tests.conftest import toy_pairs, write_corpus
@@ -78,7 +78,7 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     merged = read_bundle(out).merged()
     write_bundle(tmp_path / "merged", merged)
     assert not (tmp_path / "merged" / "adapter.safetensors").exists()
-    in_float = replace(merged, weights=merged.float_weights())
+    dequantized = replace(merged, weights=merged.float_weights())
     was, apart, rounded, by_onnx, by_torch = (
         np.concatenate(translator.score(sources, references))
         for translator in (
@@ -86,7 +86,7 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
                 InspectableTranslator.load(folder, "cpu")
                 for folder in (int8, out, tmp_path / "merged")
             ),
-            *(of_engine(in_float, engine) for engine in ("onnx", "torch")),
+            *(of_engine(dequantized, engine) for engine in ("onnx", "torch")),
         )
     )
     assert by_onnx == pytest.approx(by_torch, abs=1e-4)

@@ -235,9 +235,9 @@ def test_settings_are_listed_with_every_presets_value(dragoman) -> None:
     assert rate[1:4] == ["0.0005", "0.004", "0.004"]  # the default, tiny's, small's
     assert "concat (vᵀ[q; k])" in " ".join(table.split())  # brackets are no markup
     few = dragoman("info", "--settings", "attention").out
-    assert "model.attention.span" in few
+    assert "model.attention.pattern" in few
     assert "training.max_steps" not in few
-    assert "training.learning_rate" in dragoman("info", "--settings", "lr").out
+    assert "training.learning_rate" in dragoman("info", "--settings", "rate").out
     tiny = dragoman("info", "--settings", "warmup", "--preset", "tiny").out
     assert tiny.startswith("training.warmup_steps = 100  # ")
     assert "no setting has 'nonsense'" in dragoman("info", "--settings", "nonsense").err
@@ -264,17 +264,17 @@ def test_fine_tuning_keeps_search_and_licence_and_says_what_it_does_not_use(
 ) -> None:
     parent = tmp_path / "parent"
     bundle = read_bundle(trained)
-    config = replace(bundle.config, {"decoding.by_sentence": True, "decoding.beam": 7})
+    config = replace(bundle.config, {"decoding.split_sentences": True, "decoding.beam_size": 7})
     card = bundle.card | {"licence": "CC BY 2.0", "attribution": "those who wrote it"}
     write_bundle(parent, Bundle(config, bundle.codec, bundle.weights, card))
     corpus = write_corpus(tmp_path, "new", toy_pairs(200, seed=5))
     answer = dragoman(
         "train", *corpus, "--out", tmp_path / "tuned", "--init", parent, "--preset", "tiny",
-        "--device", "cpu", "--set", "training.max_steps=2", "--set", "text.size=300",
+        "--device", "cpu", "--set", "training.max_steps=2", "--set", "text.vocab_size=300",
     )  # fmt: skip
     assert answer.code == 0, answer.err
     assert "of preset tiny, the settings of training alone are used" in answer.err
-    assert "text.size has no effect" in answer.err
+    assert "text.vocab_size has no effect" in answer.err
     tuned = read_bundle(tmp_path / "tuned")
     assert tuned.config.decoding == config.decoding
     assert tuned.config.training.learning_rate == FINE_TUNING["training.learning_rate"]
@@ -391,15 +391,15 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
             "--model a,b: this command takes one model",
         ),
         "unknown setting": (
-            ["train", *good, *out, "--set", "model.widht=1"],
-            "did you mean model.width?",
+            ["train", *good, *out, "--set", "model.d_modle=1"],
+            "did you mean model.d_model?",
         ),
         "unknown preset": (["train", *good, *out, "--preset", "tyni"], "did you mean tiny?"),
         "bad config": (["train", *good, *out, "--config", tmp_path / "bad.toml"], "bad.toml"),
         "no such config": (["train", *good, *out, "--config", "nope.toml"], "nope.toml: no such"),
         "vocabulary too small": (
-            ["train", *good, *out, "--set", "text.size=9"],
-            "text.size=9 is too small",
+            ["train", *good, *out, "--set", "text.vocab_size=9"],
+            "text.vocab_size=9 is too small",
         ),
         "no such model": (["translate", "x", "--model", tmp_path / "nope"], "no such model folder"),
         "not a model": (["translate", "x", "--model", tmp_path / "taken"], "not a model folder"),
@@ -506,15 +506,15 @@ def test_from_python(tmp_path) -> None:
 
     source, target = write_corpus(tmp_path, "t", toy_pairs(100))
     settings = {
-        "model.norm": "pre",
+        "model.norm_position": "pre",
         "training.max_steps": 2,
         "training.batch_tokens": 200,
-        "text.size": 400,
+        "text.vocab_size": 400,
     }
     translator = package.train(
         source, target, tmp_path / "run", preset="tiny", settings=settings, device="cpu"
     )
-    assert translator.config.model.norm == "pre"
+    assert translator.config.model.norm_position == "pre"
     assert isinstance(translator("eins"), str)
     with pytest.raises(package.DragomanError):
         package.load(tmp_path / "nowhere")
@@ -523,7 +523,7 @@ def test_from_python(tmp_path) -> None:
 def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(120))
     short = [*QUICK_RUN, "--set", "training.max_steps=2"]
-    sizes = ["--preset", "tiny", "--set", "text.size=400"]
+    sizes = ["--preset", "tiny", "--set", "text.vocab_size=400"]
     prepared = dragoman("prepare", *corpus, "--out", tmp_path / "data", *sizes)
     assert prepared.code == 0, prepared.err
     assert "pairs" in prepared.out
@@ -540,9 +540,15 @@ def test_a_run_on_prepared_data_is_the_run_that_prepares_it(dragoman, tmp_path) 
     )
     assert "resumed at step 2" in resumed.err
     other = dragoman(
-        "train", "--prepared", tmp_path / "data", "--out", tmp_path / "o", "--set", "text.size=300"
+        "train",
+        "--prepared",
+        tmp_path / "data",
+        "--out",
+        tmp_path / "o",
+        "--set",
+        "text.vocab_size=300",
     )
-    assert (other.code, "was prepared with text.size=400" in other.err) == (1, True)
+    assert (other.code, "was prepared with text.vocab_size=400" in other.err) == (1, True)
     assert (
         "contains no prepared data"
         in dragoman("train", "--prepared", tmp_path, "--out", tmp_path / "p").err
@@ -595,7 +601,7 @@ def test_troubles_of_two_files_are_told_once_for_both_directions(dragoman, tmp_p
         '''
     )
     answer = dragoman(
-        "prepare", "--config", config, "--out", tmp_path / "data", "--set", "text.size=300"
+        "prepare", "--config", config, "--out", tmp_path / "data", "--set", "text.vocab_size=300"
     )
     assert answer.code == 0, answer.err
     assert answer.err.count("1 pairs with an empty side") == 1
@@ -627,7 +633,7 @@ def test_training_says_when_a_language_is_another_than_named(dragoman, tmp_path)
     files = write_corpus(tmp_path, "t", [(pair.source, pair.target) for pair in pairs])
     answer = dragoman(
         "prepare", *files, "--from", "fr", "--to", "es", "--out", tmp_path / "data",
-        "--preset", "tiny", "--set", "text.size=500",
+        "--preset", "tiny", "--set", "text.vocab_size=500",
     )  # fmt: skip
     assert answer.code == 0, answer.err
     assert "the source is said to be 'fr', and seems to be 'de'" in answer.err

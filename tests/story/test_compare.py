@@ -41,8 +41,8 @@ def test_settings_of_ones_own_are_compared_from_the_command_line(dragoman, tmp_p
     source, target = write_corpus(tmp_path, "train", toy_pairs(150))
     for name, width in (("narrow", 8), ("wide", 16)):
         (tmp_path / f"{name}.toml").write_text(
-            f"preset = 'tiny'\n[text]\nsize = 400\n[model]\nwidth = {width}\nheads = 2\n"
-            "feed_forward_width = 16\n[training]\nbatch_tokens = 200\n"
+            f"preset = 'tiny'\n[text]\nvocab_size = 400\n[model]\nd_model = {width}\n"
+            "num_heads = 2\nd_ff = 16\n[training]\nbatch_tokens = 200\n"
         )
     words = ("compare", "--systems", tmp_path / "narrow.toml", tmp_path / "wide.toml")
     terms = ("--seeds", "1", "--flops", "1e7", "--device", "cpu", "--jobs", "1")

@@ -31,9 +31,9 @@ def runs(shared: Callable[..., Path]) -> dict[str, Path]:
 def _train_each(folder: Path) -> None:
     corpus = Corpus(*map(str, write_corpus(folder, "train", toy_pairs(300))))
     settings = {
-        **SMALL, "text.size": 400, "training.max_steps": 2, "training.batch_tokens": 300,
+        **SMALL, "text.vocab_size": 400, "training.max_steps": 2, "training.batch_tokens": 300,
         "training.validate_every": 0,
-        "data.valid_size": 4, "decoding.beam": 2, "decoding.max_length_extra": 5,
+        "data.valid_size": 4, "decoding.beam_size": 2, "decoding.max_length_extra": 5,
     }  # fmt: skip
     for name in ARCHITECTURES:
         chosen = {**settings, "model.architecture": name}

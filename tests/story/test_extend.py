@@ -62,7 +62,7 @@ def test_a_language_is_added_and_the_old_one_stays(dragoman, trained, tmp_path: 
         files[-1].write_text("\n".join(pair[side] for pair in french(600, seed=9)) + "\n")
     steps = {
         "max_steps": 60, "validate_every": 0, "batch_tokens": 1000, "warmup_steps": 10,
-        "learning_rate": 1e-2, "optimiser": "muon", "schedule": "linear", "average": 1,
+        "learning_rate": 1e-2, "optimizer": "muon", "schedule": "linear", "average_checkpoints": 1,
     }  # fmt: skip
     quick = [f"--set=training.{name}={value}" for name, value in steps.items()]
     answer = dragoman(

@@ -17,7 +17,7 @@ from dragoman.convert import hub as ours
 from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from tests.forging import marian_folder
 from tests.hub_server import Hub, serving
 

@@ -18,7 +18,7 @@ LEARN = [
     *QUICK,
     "training.learning_rate=1e-2",
     "training.checkpoint_every=100",
-    "training.average=1",
+    "training.average_checkpoints=1",
 ]
 
 
@@ -27,7 +27,7 @@ def trained(dragoman_, folder, kind: str, shared: str, longest: int, steps: int)
     settings = [
         *LEARN,
         "data.valid_size=10",
-        f"text.vocabulary={kind}",
+        f"text.tokenizer={kind}",
         f"text.shared={shared}",
         f"training.max_steps={steps}",
     ]
@@ -56,7 +56,7 @@ def test_words_are_learned_saved_and_said(dragoman, tmp_path) -> None:
     assert said == translator(list(NUMBERS))
     refused = dragoman("convert", "to-huggingface", tmp_path / "run", tmp_path / "marian")
     assert refused.code == 1
-    assert "text.vocabulary=word" in refused.err
+    assert "text.tokenizer=word" in refused.err
 
 
 @pytest.mark.slow

@@ -167,10 +167,10 @@ DEEP = 100_000
         "a = " + "{a = " * DEEP,
         ".".join(["model"] * 3000) + " = 1",
         ".".join(["model", "width", *["a"] * 3000]) + " = 1",
-        "model.width = " + "9" * 5000,
-        "model.width = 0x" + "f" * 50_000,
+        "model.d_model = " + "9" * 5000,
+        "model.d_model = 0x" + "f" * 50_000,
         "model.dropout = 0x" + "f" * 50_000,
-        "model.width = " + "[" * 400 + "]" * 400,
+        "model.d_model = " + "[" * 400 + "]" * 400,
     ],
     ids=["list", "table", "names", "value", "digits", "hexadecimal", "float", "shallow"],
 )
@@ -194,7 +194,7 @@ def test_more_translations_than_a_beam_may_have_are_refused(dragoman, number) ->
     for request in (
         Request(to="en", nbest=number),
         Request(to="en", nbest=number, sampling=Sampling()),
-        Request(to="en", decoding=DecodingConfig(beam=number)),
+        Request(to="en", decoding=DecodingConfig(beam_size=number)),
     ):
         with pytest.raises(ConfigError, match=f"is {number}: it must be from 1 to 1000"):
             translator.translate(["Ja."], request)

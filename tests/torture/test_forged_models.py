@@ -26,14 +26,14 @@ from dragoman.convert.from_huggingface import from_huggingface
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from dragoman.engine.onnx.graphs import beyond_graphs, encoder_graph, step_graph
 from dragoman.errors import DragomanError
 from tests.forging import KEPT, SAID, copy_of_kept, forge, marian_folder, nothing_hangs
 
 CASES = int(os.environ.get("DRAGOMAN_CASES", "30"))
 TEXTS = ["eins zwei", "ﷺ ½ é\u200b😀 x", ""]
-QUICK = Request(decoding=DecodingConfig(beam=2, max_length_ratio=0.0, max_length_extra=4))
+QUICK = Request(decoding=DecodingConfig(beam_size=2, max_length_ratio=0.0, max_length_extra=4))
 AWKWARD: list[Any] = [
     None, True, 0, 1, -1, 2, 3, 2**31, 2**63, 10**12, 10**30, 0.5, -0.0, 1e308, float("nan"),
     float("inf"), "", "a",

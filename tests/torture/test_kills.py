@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.training.folder import is_finished
+from dragoman.training.run_folder import is_finished
 from tests.conftest import QUICK_RUN, toy_pairs, write_corpus
 
 KILLS = int(os.environ.get("DRAGOMAN_KILLS", "2"))
@@ -24,7 +24,7 @@ OPTIONS = [
     "--set",
     "training.max_steps=24",
     "--set",
-    "text.dropout=0.1",
+    "text.bpe_dropout=0.1",
 ]
 
 

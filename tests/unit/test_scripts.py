@@ -53,7 +53,7 @@ def test_the_peer_of_the_gpu_benchmark_has_our_weights() -> None:
     engine = small_engine(seed=3)
     marian = marian_with_weights_of(engine.model, len(engine.target))
     source = [5, 6, 7, engine.source.eos]
-    settings = DecodingConfig(beam=1, length_penalty="none", max_length_extra=8)
+    settings = DecodingConfig(beam_size=1, length_penalty="none", max_length_extra=8)
     ((best,),) = beam_search(engine, [source], Task(settings))
     with torch.inference_mode():
         theirs = marian.generate(

@@ -87,7 +87,7 @@ class KeepNumbers:
     def _wider(self, request: Request) -> Request:
         """A search with more hypotheses, all of which are looked at."""
         beam = min(_WIDER * self._proposer.width(request), MOST_HYPOTHESES)
-        settings = replace(self._proposer.settings(request), beam=beam)
+        settings = replace(self._proposer.settings(request), beam_size=beam)
         return replace(request, decoding=settings, nbest=beam)
 
     @staticmethod

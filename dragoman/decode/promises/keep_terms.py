@@ -35,7 +35,7 @@ class KeepTerms:
                 return candidates
         # Words cannot be linked, or a term has taken the place of another.
         beam = max(self._proposer.width(request), _LEAST_BEAM)
-        settings = replace(self._proposer.settings(request), beam=beam)
+        settings = replace(self._proposer.settings(request), beam_size=beam)
         strict = yield from self._proposer.demanding(part, replace(request, decoding=settings))
         return merged(strict)
 

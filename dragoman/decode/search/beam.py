@@ -6,8 +6,8 @@ All live hypotheses have the same length. Each step ranks the candidates of a se
 of log-probabilities: an end among the best `beam` completes a hypothesis, the best `beam` others
 live on. A sentence is done when `patience * beam` hypotheses are complete, or when no live one can
 still beat the best complete ones. Greedy is a beam of one. A hypothesis that reaches the largest
-length counts as it stands. With `shrinking_beam`, an end takes a place of the beam with it, and the
-best of what is left of the beam, ends among them, are all that counts of a step.
+length counts as it stands. With `shrink_beam_on_eos`, an end takes a place of the beam with it, and
+the best of what is left of the beam, ends among them, are all that counts of a step.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from dragoman.decode.search.hypotheses import (
     require_attention,
 )
 from dragoman.decode.search.task import BeamStep, Observer, Sources, Task
-from dragoman.engine.interface import Engine, top_k
+from dragoman.engine.protocol import Engine, top_k
 
 
 def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
@@ -43,12 +43,12 @@ def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
         # one more than the beam: one of them may be the end
         k = None if limits.prefixes and (forced >= 0).any() else beam + 1
         step = engine.step(
-            state, parents, last, k, attention=task.looks, forbid=limits.forbidden(rows, forced)
+            state, parents, last, k, attention=task.looks, banned=limits.forbidden(rows, forced)
         )
         # (R, k) each
         tokens, log_probs = _candidates(step.tokens, step.log_probs, forced, beam + 1)
         state = step.state
-        room = beam - finished.counts if task.settings.shrinking_beam else None
+        room = beam - finished.counts if task.settings.shrink_beam_on_eos else None
         picked = _pick(rows, tokens, log_probs, engine.target.eos, beam, room)
         grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
         finished.add(grown, picked.ended)

@@ -28,7 +28,7 @@ from dragoman.decode.search.hypotheses import (
     require_attention,
 )
 from dragoman.decode.search.task import Phrases, Sources, Task
-from dragoman.engine.interface import Engine
+from dragoman.engine.protocol import Engine
 from dragoman.text.subword import WORD_START
 from dragoman.text.vocabulary import Vocabulary
 
@@ -132,11 +132,12 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
         wanted[forced >= 0] = -1
         wanted[forced >= 0, 0] = forced[forced >= 0]
         step = engine.step(
-            state, parents, last, 2 * beam + 1, attention=task.looks, also=np.maximum(wanted, 0),
-            forbid=limits.forbidden(rows, forced),
+            state, parents, last, 2 * beam + 1, attention=task.looks,
+            extra_tokens=np.maximum(wanted, 0),
+            banned=limits.forbidden(rows, forced),
         )  # fmt: skip
         assert step.tokens is not None
-        assert step.also is not None
+        assert step.extra_log_probs is not None
         state = step.state
         complete = np.array([of.has_all(p) for of, p in zip(of_row, progress, strict=True)])
         at_end = np.array([p.at_end for p in progress])
@@ -147,7 +148,7 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
         free[continuing[step.tokens] & at_end[:, None]] = -np.inf
         # what is wanted is counted there
         free[(step.tokens[:, :, None] == wanted[:, None, :]).any(axis=2)] = -np.inf
-        wanted_log_probs = np.where(wanted >= 0, step.also, -np.inf)
+        wanted_log_probs = np.where(wanted >= 0, step.extra_log_probs, -np.inf)
         wanted_log_probs[continuing[wanted] & at_end[:, None]] = -np.inf
         # Where a token is forced, there is no other; the engine may think that it never comes.
         free[forced >= 0] = -np.inf

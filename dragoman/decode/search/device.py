@@ -187,7 +187,7 @@ class Beams:
         self._model = model
         self._end = target.eos
         self._nbest = nbest
-        self._beam = beam = max(settings.beam, nbest)
+        self._beam = beam = max(settings.beam_size, nbest)
         self._enough = max(nbest, round(beam * settings.patience))
         # A sentence that goes on has fewer than `enough` finished hypotheses. One step adds at most
         # `beam` that end, and `beam` that are cut off at the largest length.
@@ -198,7 +198,9 @@ class Beams:
         self.decoder = IncrementalDecoder(model, n, beam, room.sources, room.places)
         penalty = LENGTH_PENALTIES[settings.length_penalty]
         # A table, so that the kernel needs to know none of the formulas.
-        divisors = [penalty(max(i, 1), settings.alpha) for i in range(room.places + 2)]
+        divisors = [
+            penalty(max(i, 1), settings.length_penalty_alpha) for i in range(room.places + 2)
+        ]
         self._penalties = torch.tensor(divisors, dtype=torch.float64, device=device)
         self._bias = torch.zeros(len(target), device=device)
         self._bias[list(target.never)] = -torch.inf

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.engine.interface import Engine, Forbidden
+from dragoman.engine.protocol import BannedTokens, Engine
 from dragoman.errors import TranslationError
 
 OnStep = Callable[[], None]
@@ -121,7 +121,7 @@ class Limits:
         self.prefixes = [
             list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])
         ]
-        self.ngram, self.eos = settings.no_repeat_ngram, engine.target.eos
+        self.ngram, self.eos = settings.no_repeat_ngram_size, engine.target.eos
 
     def forced(self, rows: Rows) -> np.ndarray:
         """For each row the token that must come next, or -1. (R,)"""
@@ -132,7 +132,7 @@ class Limits:
             [p[t] if t < len(p) else -1 for p in (self.prefixes[s] for s in rows.sentences)]
         )
 
-    def forbidden(self, rows: Rows, forced: np.ndarray) -> Forbidden | None:
+    def forbidden(self, rows: Rows, forced: np.ndarray) -> BannedTokens | None:
         t = rows.tokens.shape[1]
         if t > self._largest_minimum and not self.ngram:
             return None
@@ -184,7 +184,7 @@ class Finished:
         attention: np.ndarray | None = None,
     ) -> None:
         """A hypothesis of a sentence; a complete one's last token is its end."""
-        score = total / self._penalty(len(tokens), self._settings.alpha)
+        score = total / self._penalty(len(tokens), self._settings.length_penalty_alpha)
         if self._settings.coverage_penalty and attention is not None:
             source = attention[:, : self._limits.source_lengths[sentence]]
             score += coverage_penalty(source, self._settings.coverage_penalty)
@@ -225,7 +225,9 @@ class Finished:
         scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
         if len(scores) < self._nbest:
             return False
-        largest = self._penalty(int(self._limits.longest[sentence]), self._settings.alpha)
+        largest = self._penalty(
+            int(self._limits.longest[sentence]), self._settings.length_penalty_alpha
+        )
         return bool(best_live_total / largest <= scores[self._nbest - 1])
 
     def best(self, spare: bool = False) -> list[list[Hypothesis]]:

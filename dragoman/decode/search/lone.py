@@ -14,7 +14,7 @@ import numpy as np
 
 from dragoman.decode.search.hypotheses import Finished, Hypothesis, Limits
 from dragoman.decode.search.task import Task
-from dragoman.engine.interface import Engine
+from dragoman.engine.protocol import Engine
 
 
 class Live(NamedTuple):
@@ -58,12 +58,12 @@ def lone_search(engine: Engine, source: Sequence[int], task: Task) -> list[Hypot
         if length < shortest:
             forbid = np.arange(len(rows)), np.full(len(rows), eos)
         # one more than the beam: one of them may be the end
-        step = engine.step(state, parents, last, beam + 1, forbid=forbid)
+        step = engine.step(state, parents, last, beam + 1, banned=forbid)
         assert step.tokens is not None
         state = step.state
         length += 1
         ranked = _ranked(rows, step.tokens.tolist(), step.log_probs.tolist())
-        if task.settings.shrinking_beam:
+        if task.settings.shrink_beam_on_eos:
             ranked = ranked[: beam - int(finished.counts[0])]
         ended, alive, origins = _picked(ranked, eos, beam)
         for live in ended:

@@ -11,7 +11,7 @@ from dragoman.decode.search.hypotheses import (
     require_attention,
 )
 from dragoman.decode.search.task import Sampling, Sources, Task
-from dragoman.engine.interface import Engine
+from dragoman.engine.protocol import Engine
 
 
 def sample(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
@@ -35,7 +35,7 @@ def sample(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis
         task.begin_step()
         forced = limits.forced(rows)
         forbid = limits.forbidden(rows, forced)
-        step = engine.step(state, parents, last, None, attention=task.attention, forbid=forbid)
+        step = engine.step(state, parents, last, None, attention=task.attention, banned=forbid)
         state = step.state
         drawn = np.array(
             [_draw(p, sampling, generators[i]) for p, i in zip(step.log_probs, live, strict=True)]

@@ -18,7 +18,7 @@ from dragoman.decode.search.hypotheses import (
     require_attention,
 )
 from dragoman.decode.search.task import Sources, Task
-from dragoman.engine.interface import Engine
+from dragoman.engine.protocol import Engine
 
 
 def score_given(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
@@ -58,10 +58,10 @@ def score_given(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
         tokens = np.array([token for one in children for token in one])
         also = np.zeros((len(children), max(map(len, children))), dtype=np.int64)
         also[origins, ranks] = tokens
-        step = engine.step(state, parents, last, 1, attention=task.looks, also=also)
-        assert step.also is not None
+        step = engine.step(state, parents, last, 1, attention=task.looks, extra_tokens=also)
+        assert step.extra_log_probs is not None
         state = step.state
-        named = step.also[origins, ranks]
+        named = step.extra_log_probs[origins, ranks]
         # The engine may think that a language's name never comes.
         log_probs = np.where(np.isfinite(named), named, CERTAIN)
         rows = rows.extended(origins, tokens, log_probs, step.attention)

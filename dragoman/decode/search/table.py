@@ -13,7 +13,7 @@ from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.lone import lone_search
 from dragoman.decode.search.task import Sources, Task
-from dragoman.engine.interface import Engine
+from dragoman.engine.protocol import Engine
 from dragoman.text.subword import Flat
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class RecordedSearch:
         self._lock = Lock()  # recordings have their places in memory: one search at a time
 
     def fits(self, engine: Engine, task: Task) -> bool:
-        shrinks = task.settings.shrinking_beam and task.beam > 1
+        shrinks = task.settings.shrink_beam_on_eos and task.beam > 1
         return engine.searches_on_device and task.plain and not shrinks
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:

@@ -68,7 +68,7 @@ class Task:
     @property
     def beam(self) -> int:
         """Hypotheses of a sentence at every step."""
-        return max(self.settings.beam, self.nbest)
+        return max(self.settings.beam_size, self.nbest)
 
     @property
     def looks(self) -> bool:
@@ -79,7 +79,7 @@ class Task:
     def plain(self) -> bool:
         """Whether log-probabilities alone decide, and nobody watches."""
         settings = self.settings
-        by_log_probs_alone = settings.coverage_penalty == 0 and settings.no_repeat_ngram == 0
+        by_log_probs_alone = settings.coverage_penalty == 0 and settings.no_repeat_ngram_size == 0
         return by_log_probs_alone and not (self.prefixes or self.attention or self.observer)
 
     def begin_step(self) -> None:

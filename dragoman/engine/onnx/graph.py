@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.engine.onnx import protobuf
+from dragoman.engine.onnx import onnx_writer
 
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators
 OPSETS = {"": 23, MICROSOFT: 1}
@@ -33,11 +33,11 @@ class Graph:
         self._domains: set[str] = set()
 
     def input(self, name: str, kind: int, shape: Sequence[int | str]) -> str:
-        self._inputs.append(protobuf.value_info(name, kind, shape))
+        self._inputs.append(onnx_writer.value_info(name, kind, shape))
         return name
 
     def output(self, name: str, kind: int, shape: Sequence[int | str]) -> None:
-        self._outputs.append(protobuf.value_info(name, kind, shape))
+        self._outputs.append(onnx_writer.value_info(name, kind, shape))
 
     def weight(self, name: str, rows: Rows | None = None) -> str:
         """A weight, or some rows of it, as an initializer without data of its own."""
@@ -47,7 +47,7 @@ class Graph:
             first, last = rows or (0, len(array))
             row_bytes = array.nbytes // len(array)
             shape = [last - first, *array.shape[1:]]
-            self._initializers[label] = protobuf.external_tensor(
+            self._initializers[label] = onnx_writer.external_tensor(
                 label,
                 array.dtype,
                 shape,
@@ -60,7 +60,7 @@ class Graph:
     def constant(self, value: np.ndarray | float | Sequence[int]) -> str:
         array = np.float32(value) if isinstance(value, float) else np.asarray(value)
         name = f"constant_{len(self._initializers)}"
-        self._initializers[name] = protobuf.tensor(np.asarray(array), name)
+        self._initializers[name] = onnx_writer.tensor(np.asarray(array), name)
         return name
 
     def op(
@@ -76,7 +76,7 @@ class Graph:
         if isinstance(names, int):
             names = [f"{kind}_{len(self._nodes)}_{i}" for i in range(names)]
         self._domains.add(domain)
-        self._nodes.append(protobuf.node(kind, inputs, names, domain, attributes))
+        self._nodes.append(onnx_writer.node(kind, inputs, names, domain, attributes))
         return names[0] if len(names) == 1 else names
 
     def microsoft(
@@ -85,7 +85,7 @@ class Graph:
         return self.op(kind, *inputs, names=names, domain=MICROSOFT, **attributes)
 
     def serialise(self, name: str) -> bytes:
-        return protobuf.model(
+        return onnx_writer.model(
             name,
             self._nodes,
             self._initializers.values(),

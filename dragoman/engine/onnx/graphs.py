@@ -16,11 +16,11 @@ import numpy as np
 from dragoman.bundle.folder import OUTPUT_BIAS, OUTPUT_MATRICES
 from dragoman.bundle.int8 import SCALES
 from dragoman.config import ModelConfig, beyond_plain
-from dragoman.engine.interface import alignment_layer
-from dragoman.engine.onnx.blocks import UNKNOWN, Blocks, Ranges, Stream
 from dragoman.engine.onnx.graph import Graph, Weights
-from dragoman.engine.onnx.native.blocks import Matrices, NativeBlocks
-from dragoman.engine.onnx.protobuf import FLOAT, INT32, INT64, KINDS
+from dragoman.engine.onnx.graph_blocks import UNKNOWN, Blocks, Ranges, Stream
+from dragoman.engine.onnx.native.native_blocks import Matrices, NativeBlocks
+from dragoman.engine.onnx.onnx_writer import FLOAT, INT32, INT64, KINDS
+from dragoman.engine.protocol import alignment_layer
 from dragoman.text.vocabulary import Vocabulary
 
 LISTED = "listed."  # before the names of weights of which a list names some rows
@@ -30,11 +30,11 @@ HEAD_MULTIPLE = 8  # ONNX Runtime's GroupQueryAttention takes heads of such a nu
 def beyond_graphs(config: ModelConfig) -> list[str]:
     """What a model has that these graphs do not know.
 
-    >>> beyond_graphs(ModelConfig(width=12, heads=3))
+    >>> beyond_graphs(ModelConfig(d_model=12, num_heads=3))
     ['heads of 4 features (not a multiple of 8)']
     """
     reasons = beyond_plain(config, in_graphs=True)
-    features = config.width // config.heads
+    features = config.d_model // config.num_heads
     if features % HEAD_MULTIPLE:
         reasons.append(f"heads of {features} features (not a multiple of {HEAD_MULTIPLE})")
     return reasons
@@ -53,8 +53,8 @@ def encoder_graph(
     (`native`).
     """
     g = _blocks(config, weights, ranges, matrices)
-    width = config.width
-    heads = config.heads
+    width = config.d_model
+    heads = config.num_heads
     ids = g.input("ids", INT64, ["N"])
     positions = g.input("positions", FLOAT, ["longest", width])
     columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
@@ -104,12 +104,12 @@ def encoder_graph(
         return g.layer(packed, f"{name}.project.to_out")
 
     x = g.embed(ids, g.op("Gather", positions, columns, axis=0), "source_embedding.words.weight")
-    layers = [f"encoder.{i}" for i in range(config.encoder_layers)]
+    layers = [f"encoder.{i}" for i in range(config.num_encoder_layers)]
     stream = Stream(g, x, _norms(layers, "attention", "feed_forward"), "encoder_norm")
     for layer in layers:
         stream.add(to_itself(stream.x, f"{layer}.attention"))
         stream.add(g.feed_forward(stream.x, f"{layer}.feed_forward"))
-    for i in range(config.decoder_layers):
+    for i in range(config.num_decoder_layers):
         layer = f"decoder.{i}.cross.project.to_qkv"
         bias = "" if g.in_bytes else f"{layer}.bias"
         k, v = (
@@ -169,16 +169,16 @@ def listed_step_graph(
     g = _blocks(config, weights, ranges, matrices)
     x = _decoder(g, greedy)
     matrix = _first(weights, *OUTPUT_MATRICES)
-    quantised = matrix + SCALES in weights
-    columns = g.input("columns", KINDS[weights[matrix].dtype], [config.width, "U"])
+    quantized = matrix + SCALES in weights
+    columns = g.input("columns", KINDS[weights[matrix].dtype], [config.d_model, "U"])
     pieces = g.input("pieces", INT64, ["U"])
     places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
     # biases; what fills up a shorter list is worth nothing
     added = g.input("added", FLOAT, ["R", "L"])
-    if quantised and g.has_range(x):
+    if quantized and g.has_range(x):
         logits = g.product_in_known_range(x, columns, g.input("column_scales", FLOAT, ["U"]))
         own = g.op("GatherElements", logits, places, axis=1)
-    elif quantised:
+    elif quantized:
         logits, steps = g.product(x, columns, g.input("column_scales", FLOAT, ["U"]))
         own = g.op("Mul", g.op("GatherElements", logits, places, axis=1), steps)
     else:
@@ -235,7 +235,7 @@ def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
     pieces = g.input("pieces", INT64, ["U"])
     rows = g.op("Gather", g.weight(matrix), pieces, axis=0)
     g.op("Transpose", rows, names=["columns"], perm=[1, 0])
-    g.output("columns", KINDS[weights[matrix].dtype], [config.width, "U"])
+    g.output("columns", KINDS[weights[matrix].dtype], [config.d_model, "U"])
     if matrix + SCALES in weights:
         g.op("Gather", g.weight(matrix + SCALES), pieces, names=["column_scales"], axis=0)
         g.output("column_scales", FLOAT, ["U"])
@@ -273,10 +273,10 @@ def _with_outputs(g: Blocks, size: int | str) -> Blocks:
 
 def _decoder(g: Blocks, greedy: bool) -> str:
     """Each row's last token to what the decoder makes of it."""
-    config, width, heads = g.config, g.config.width, g.config.heads
+    config, width, heads = g.config, g.config.d_model, g.config.num_heads
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
-    recurrent = config.decoder_sublayer == "ssru"
+    recurrent = config.decoder_self_attention == "ssru"
     native = isinstance(g, NativeBlocks)
     if not recurrent:
         past = g.input("past", INT32, ["R"])  # positions before this one
@@ -333,7 +333,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         )
         q = g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width))
         if isinstance(g, NativeBlocks):
-            seen = "attention" if i == alignment_layer(config.decoder_layers) else ""
+            seen = "attention" if i == alignment_layer(config.num_decoder_layers) else ""
             if seen:
                 g.output(seen, FLOAT, ["B", "w", "S"])
             rows = g.attention_to_source(q, keys, values, lengths, i, seen)
@@ -360,14 +360,14 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         q = g.op("Reshape", q, by_sentence)
         scores = g.op("MatMul", g.op("Transpose", q, perm=[0, 2, 1, 3]), keys)  # (B, H, w, S)
         weights = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
-        if i == alignment_layer(config.decoder_layers):
+        if i == alignment_layer(config.num_decoder_layers):
             # (B, w, S)
             g.op("ReduceMean", weights, g.constant([1]), names=["attention"], keepdims=0)
             g.output("attention", FLOAT, ["B", "w", "S"])
         y = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 2, 1, 3])  # (B, w, H, K)
         return str(g.op("Reshape", y, g.constant([-1, width])))
 
-    layers = [f"decoder.{i}" for i in range(config.decoder_layers)]
+    layers = [f"decoder.{i}" for i in range(config.num_decoder_layers)]
     x = g.embed(
         tokens,
         position,
@@ -383,7 +383,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
 
 def _memory_shape(config: ModelConfig, name: str, by_token: bool) -> list[int | str]:
     """Keys lie as the product with queries wants them, unless one operator does all of it."""
-    heads, per_head = config.heads, config.width // config.heads
+    heads, per_head = config.num_heads, config.d_model // config.num_heads
     if name == "k" and not by_token:
         return ["B", heads, per_head, "S"]
     return ["B", heads, "S", per_head]

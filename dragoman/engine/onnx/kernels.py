@@ -17,7 +17,7 @@ import onnxruntime
 
 from dragoman.bundle.int8 import signed, with_small_pairs
 from dragoman.engine.onnx.graph import Graph
-from dragoman.engine.onnx.protobuf import FLOAT, UINT8
+from dragoman.engine.onnx.onnx_writer import FLOAT, UINT8
 
 LONG = 64  # products in a sum: enough for every kernel to work on whole registers
 WIDE = 16  # sums

@@ -25,9 +25,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Record, fused_attention, plain_attention
+from dragoman.model.attention import AttentionRecord, fused_attention, plain_attention
+from dragoman.model.base import AttentionRecorder, NeuralModel, attention_record
 from dragoman.model.build import ARCHITECTURES
-from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.model.transformer import Embedding
 from dragoman.text.vocabulary import Vocabulary
 
@@ -40,9 +40,9 @@ class GatedConvolution(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.dropout = config.dropout
-        self.conv = nn.Conv1d(config.width, 2 * config.width, config.kernel_width)
+        self.conv = nn.Conv1d(config.d_model, 2 * config.d_model, config.kernel_width)
         # The factor 4 makes up for the gate, which halves the outputs.
-        spread = math.sqrt(4 * (1 - config.dropout) / (config.kernel_width * config.width))
+        spread = math.sqrt(4 * (1 - config.dropout) / (config.kernel_width * config.d_model))
         nn.init.normal_(self.conv.weight, std=spread)
         nn.init.zeros_(cast(Tensor, self.conv.bias))
 
@@ -56,11 +56,16 @@ class ConvolutionalDecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.convolution = GatedConvolution(config)
-        self.to_query = nn.Linear(config.width, config.width)
-        self.to_out = nn.Linear(config.width, config.width)
+        self.to_query = nn.Linear(config.d_model, config.d_model)
+        self.to_out = nn.Linear(config.d_model, config.d_model)
 
     def forward(
-        self, x: Tensor, window: Tensor, words: Tensor, given: list[Tensor], record: Record | None
+        self,
+        x: Tensor,
+        window: Tensor,
+        words: Tensor,
+        given: list[Tensor],
+        record: AttentionRecord | None,
     ) -> tuple[Tensor, Tensor]:
         """Run positions (B, T, D) that follow a window (B, k-1, D), and return the new window.
 
@@ -71,7 +76,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         context = self.to_out(self._attend(self.to_query(h) + words, given, record))
         return (x + (h + context) * _HALF) * _HALF, seen[:, x.shape[1] :]
 
-    def _attend(self, q: Tensor, given: list[Tensor], record: Record | None) -> Tensor:
+    def _attend(self, q: Tensor, given: list[Tensor], record: AttentionRecord | None) -> Tensor:
         keys, values, mask = given
         q, k, v = (x.to(q.dtype)[:, None] for x in (q, keys, values))  # one head: (B, 1, T, D)
         if record is None:
@@ -81,20 +86,22 @@ class ConvolutionalDecoderLayer(nn.Module):
         return (y * mask.sum(dim=-1, keepdim=True).to(y.dtype).sqrt())[:, 0]  # (B, T, D)
 
 
-class ConvS2S(Neural):
+class ConvS2S(NeuralModel):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         learned = replace(config, positions=replace(config.positions, kind="learned"))
         super().__init__(learned, source, target, Embedding)
         self.encoder = cast(
             list[GatedConvolution],
-            nn.ModuleList(GatedConvolution(config) for _ in range(config.encoder_layers)),
+            nn.ModuleList(GatedConvolution(config) for _ in range(config.num_encoder_layers)),
         )
         self.decoder = cast(
             list[ConvolutionalDecoderLayer],
-            nn.ModuleList(ConvolutionalDecoderLayer(config) for _ in range(config.decoder_layers)),
+            nn.ModuleList(
+                ConvolutionalDecoderLayer(config) for _ in range(config.num_decoder_layers)
+            ),
         )
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def encoder_states(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         return self._read(self.source_embedding(source), mask), mask
 
@@ -106,27 +113,27 @@ class ConvS2S(Neural):
             x = (x + layer(F.pad(x * real, (0, 0, left, right)))) * _HALF
         return x
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         e = self.source_embedding(source)
         mask = self.mask(source)
         z = self._read(e, mask)
-        window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.width)
+        window = z.new_zeros(len(source), self.config.kernel_width - 1, self.config.d_model)
         return [window] * len(self.decoder), [z, (z + e) * _HALF, mask]
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x = words = self.target_embedding(target_in, at)
         windows = []
         for number, (layer, before) in enumerate(zip(self.decoder, past, strict=True)):
-            x, window = layer(x, before, words, given, record_of(recorder, "cross", number))
+            x, window = layer(x, before, words, given, attention_record(recorder, "cross", number))
             windows.append(window)
         return self.drop(x), windows
 
@@ -135,12 +142,12 @@ class ConvS2S(Neural):
         return len(self.decoder)
 
     @property
-    def can_be_filled(self) -> bool:
+    def can_use_padding_buckets(self) -> bool:
         return True
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
-        width = self.config.width
+        width = self.config.d_model
         across = float((source_lengths * target_lengths).sum())
         convolution = 2 * self.config.kernel_width * width**2
         total = (

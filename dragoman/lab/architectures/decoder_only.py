@@ -5,8 +5,8 @@ Training and search treat it as a language model with the source as its prompt.
     B sentences, R rows, H heads, S source, T target, D features.
 
 Every position sees all earlier positions of both sides. Target positions continue the numbering of
-the source. The loss covers the target only. The stack has `model.decoder_layers` layers. The source
-runs through it once; all hypotheses share its keys and values.
+the source. The loss covers the target only. The stack has `model.num_decoder_layers` layers. The
+source runs through it once; all hypotheses share its keys and values.
 
 The sources of a batch are aligned on the right, so that all targets begin at the same position.
 Distances in the sequence then do not depend on the batch.
@@ -19,28 +19,28 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import Look, Record
-from dragoman.model.blocks import EncoderLayer
+from dragoman.model.attention import AttentionRecord, AttentionTrace
+from dragoman.model.base import AttentionRecorder, NeuralModel
 from dragoman.model.build import ARCHITECTURES
 from dragoman.model.heads import KeysValues, KVCache
-from dragoman.model.interface import Neural, Recorder
 from dragoman.model.layers import final_norm
 from dragoman.model.spans import causal_mask
 from dragoman.model.transformer import Embedding
+from dragoman.model.transformer_layers import EncoderLayer
 from dragoman.text.vocabulary import Vocabulary
 
 
-class DecoderOnly(Neural):
+class DecoderOnly(NeuralModel):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target, Embedding)
         self.decoder = cast(
             list[EncoderLayer],
-            nn.ModuleList(EncoderLayer(config) for _ in range(config.decoder_layers)),
+            nn.ModuleList(EncoderLayer(config) for _ in range(config.num_decoder_layers)),
         )
         self.decoder_norm = final_norm(config)
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return an empty past, and the source's keys and values in every layer with their mask."""
         size = source.shape[1]
@@ -55,7 +55,7 @@ class DecoderOnly(Neural):
         mask = causal_mask(size, size, x.device) & real | itself
         zero_state = x.new_zeros(len(x), 1, 0, 1)
         caches = [KVCache(zero_state, zero_state) for _ in self.decoder]
-        record: Record | None = None if recorder is None else []
+        record: AttentionRecord | None = None if recorder is None else []
         self._run_layers(x, caches, mask, record)
         if recorder is not None and record is not None:
             for number, trace in enumerate(record):
@@ -64,13 +64,13 @@ class DecoderOnly(Neural):
         given = [tensor for cache in caches for tensor in cache.seen]
         return [tensor[:, :, :0] for tensor in given], [*given, real]
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         *prompt, real = given
         words, size = target_in.shape[1], real.shape[-1]
@@ -87,7 +87,7 @@ class DecoderOnly(Neural):
             cache = KVCache(*prompt[2 * number : 2 * number + 2])
             cache.append(KeysValues(*past[2 * number : 2 * number + 2]))
             caches.append(cache)
-        record: Record | None = None if recorder is None else []
+        record: AttentionRecord | None = None if recorder is None else []
         hidden = self._run_layers(x, caches, mask, record)
         if recorder is not None and record is not None:
             for number, trace in enumerate(record):
@@ -98,7 +98,7 @@ class DecoderOnly(Neural):
         return hidden, [tensor[:, :, size:] for cache in caches for tensor in cache.seen]
 
     def _run_layers(
-        self, x: Tensor, caches: list[KVCache], mask: Tensor, record: Record | None
+        self, x: Tensor, caches: list[KVCache], mask: Tensor, record: AttentionRecord | None
     ) -> Tensor:
         """Run new positions (B, T, D) that follow the cached ones; `mask` covers both."""
         for layer, cache in zip(self.decoder, caches, strict=True):
@@ -122,9 +122,9 @@ class DecoderOnly(Neural):
         return positions // 2 if positions is not None else None
 
     @property
-    def can_be_filled(self) -> bool:
+    def can_use_padding_buckets(self) -> bool:
         # Batch norm would count the filling.
-        return self.config.norm_kind != "batch"
+        return self.config.norm_type != "batch"
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         lengths = (source_lengths + target_lengths).astype(float)
@@ -151,7 +151,7 @@ def _shift_back(weights: Tensor, real: Tensor) -> Tensor:
     return weights.gather(-1, (columns % weights.shape[-1])[:, None, None].expand_as(weights))
 
 
-def _add(recorder: Recorder, part: str, layer: int, trace: Look) -> None:
+def _add(recorder: AttentionRecorder, part: str, layer: int, trace: AttentionTrace) -> None:
     wanted = recorder.of(part, layer)
     if wanted is not None:
         wanted.append(trace)

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
+from dragoman.model.base import AttentionRecorder, Model
 from dragoman.model.build import ARCHITECTURES
-from dragoman.model.interface import Model, Recorder
 from dragoman.text.lexicon import KEPT, Lexicon
 from dragoman.text.vocabulary import Vocabulary
 
@@ -51,8 +51,8 @@ class Lexical(Model):
         self.translations[source_end, 0] = target_end
         self.probabilities[source_end, 0] = 1.0
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return the source, its length, and the probability of each target word (B, V)."""
         lengths = (source != self.pad).sum(dim=1, keepdim=True)  # (B, 1)
@@ -66,13 +66,13 @@ class Lexical(Model):
         anywhere.scatter_add_(1, self.translations[words].long().flatten(1), likely.flatten(1))
         return [], [source, lengths, anywhere]
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         source, lengths, anywhere = given
         places = torch.arange(at, at + target_in.shape[1], device=source.device)

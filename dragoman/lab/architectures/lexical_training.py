@@ -13,14 +13,14 @@ from rich.console import Console
 from dragoman.config import Config
 from dragoman.data.batches import BatchPlan
 from dragoman.data.order import Mixture, mixing_weights
-from dragoman.data.prepare import Prepared, Sentences
+from dragoman.data.prepare import Dataset, Sentences
 from dragoman.lab.architectures.lexical import Lexical
 from dragoman.model.build import Model, build_model
 from dragoman.text.lexicon import Model1, Pairs
 from dragoman.text.metrics import Score
-from dragoman.training.distributed import ALONE, Ranks
-from dragoman.training.finish import leave_bundle
-from dragoman.training.state import Progress
+from dragoman.training.checkpoint import Progress
+from dragoman.training.distributed import SINGLE, DistContext
+from dragoman.training.export import write_final_bundle
 from dragoman.training.validation import Validator
 
 _ROUNDS = 10
@@ -29,19 +29,19 @@ _BATCH_TOKENS = 50_000  # target words per batch of the counts
 
 @dataclass(frozen=True)
 class TrainedLexicon:
-    """A finished run, with the attributes that `leave_bundle` reads from a trainer."""
+    """A finished run, with the attributes that `write_final_bundle` reads from a trainer."""
 
     config: Config
-    data: Prepared
-    whole: Model
+    data: Dataset
+    unsharded_model: Model
     validator: Validator
     progress: Progress
-    ranks: Ranks = ALONE
+    ranks: DistContext = SINGLE
 
 
 def train_model(
     config: Config,
-    data: Prepared,
+    data: Dataset,
     device: torch.device,
     test: Sentences,
     folder: Path,
@@ -66,10 +66,10 @@ def train_model(
         elapsed_s=time.monotonic() - started,
     )  # fmt: skip
     trained = TrainedLexicon(config, data, model, Validator(model, codec, config, device), progress)
-    return leave_bundle(trained, f"round {_ROUNDS}", test, folder, console)
+    return write_final_bundle(trained, f"round {_ROUNDS}", test, folder, console)
 
 
-def corpus(config: Config, data: Prepared) -> Iterator[Pairs]:
+def corpus(config: Config, data: Dataset) -> Iterator[Pairs]:
     """Yield the pairs, each as often as the weight of its corpus says.
 
     The end of a source always translates to the end of a target, so it is left out.

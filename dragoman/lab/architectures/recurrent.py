@@ -28,9 +28,9 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
 from dragoman.model.attention import Attention
+from dragoman.model.base import AttentionRecorder, NeuralModel, attention_record
 from dragoman.model.build import ARCHITECTURES
 from dragoman.model.heads import KeysValues
-from dragoman.model.interface import Neural, Recorder, record_of
 from dragoman.text.vocabulary import Vocabulary
 
 # Each direction of a bidirectional layer runs in its own call, so cuDNN copies its weights into one
@@ -135,13 +135,13 @@ def _reversed_positions(real: Tensor) -> Tensor:
     return torch.where(real, from_the_end, places)
 
 
-class _Recurrent(Neural):
+class _Recurrent(NeuralModel):
     """A model whose past is the states of the decoder's layers, one after the other."""
 
     encoder: list[Recurrence]
     decoder: list[Recurrence]
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def encoder_states(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         x = self.source_embedding(source)
         real = mask[:, 0, 0]  # (B, S)
@@ -164,7 +164,7 @@ class _Recurrent(Neural):
         return [past[i : i + carried] for i in range(0, len(past), carried)]
 
     @property
-    def can_be_filled(self) -> bool:
+    def can_use_padding_buckets(self) -> bool:
         return True
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
@@ -179,26 +179,28 @@ class Rnn(_Recurrent):
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
-        width, cell = config.width, config.cell
-        self.encoder = _stack(Recurrence(cell, width, width) for _ in range(config.encoder_layers))
-        inputs = [2 * width] + [width] * (config.decoder_layers - 1)
+        width, cell = config.d_model, config.cell
+        self.encoder = _stack(
+            Recurrence(cell, width, width) for _ in range(config.num_encoder_layers)
+        )
+        inputs = [2 * width] + [width] * (config.num_decoder_layers - 1)
         self.decoder = _stack(Recurrence(cell, size, width) for size in inputs)
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        memory, mask = self.encode(source)
+        memory, mask = self.encoder_states(source)
         last = mask.sum(dim=(1, 2, 3)) - 1
         vector = memory[torch.arange(len(source), device=source.device), last]  # (B, D)
         return [part for layer in self.decoder for part in layer.zero_state(vector)], [vector]
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x = self.target_embedding(target_in)
         # (B, T, 2D)
@@ -213,10 +215,10 @@ class _Attending(_Recurrent):
     def given(self, memory: Tensor, mask: Tensor) -> list[Tensor]:
         return [*self.attention.keys_values(memory), mask]
 
-    def attend(self, x: Tensor, given: list[Tensor], recorder: Recorder | None) -> Tensor:
+    def attend(self, x: Tensor, given: list[Tensor], recorder: AttentionRecorder | None) -> Tensor:
         k, v, mask = given
         y: Tensor = self.attention(
-            x, KeysValues(k, v), mask=mask, record=record_of(recorder, "cross")
+            x, KeysValues(k, v), mask=mask, record=attention_record(recorder, "cross")
         )
         return y  # (B, T, D)
 
@@ -240,19 +242,22 @@ class RnnAttention(_Attending):
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
-        width, cell = config.width, config.cell
+        width, cell = config.d_model, config.cell
         self.encoder = _stack(
-            Recurrence(cell, width, width, bidirectional=True) for _ in range(config.encoder_layers)
+            Recurrence(cell, width, width, bidirectional=True)
+            for _ in range(config.num_encoder_layers)
         )
-        self.decoder = _stack(Recurrence(cell, width, width) for _ in range(config.decoder_layers))
-        self.attention = Attention(replace(config, heads=1), cross=True)
-        self.bridge = nn.Linear(width, config.decoder_layers * width)
+        self.decoder = _stack(
+            Recurrence(cell, width, width) for _ in range(config.num_decoder_layers)
+        )
+        self.attention = Attention(replace(config, num_heads=1), cross=True)
+        self.bridge = nn.Linear(width, config.num_decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        memory, mask = self.encode(source)
+        memory, mask = self.encoder_states(source)
         mean = memory.sum(dim=1) / mask.sum(dim=(1, 3))  # padding is zero
         first = torch.tanh(self.bridge(mean)).chunk(len(self.decoder), dim=-1)
         past = [
@@ -262,13 +267,13 @@ class RnnAttention(_Attending):
         ]
         return past, self.given(memory, mask)
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x, after = self.through_decoder(self.target_embedding(target_in), past)
         seen = self.attend(x, given, recorder)
@@ -289,8 +294,8 @@ class Gnmt(_Attending):
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
-        width = config.width
-        above = range(1, config.encoder_layers), range(1, config.decoder_layers)
+        width = config.d_model
+        above = range(1, config.num_encoder_layers), range(1, config.num_decoder_layers)
         self.encoder = _stack(
             [
                 Recurrence("lstm", width, width, bidirectional=True),
@@ -303,9 +308,9 @@ class Gnmt(_Attending):
                 *(Recurrence("lstm", 2 * width, width) for _ in above[1]),
             ]
         )
-        self.attention = Attention(replace(config, heads=1), cross=True)
+        self.attention = Attention(replace(config, num_heads=1), cross=True)
 
-    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def encoder_states(self, source: Tensor) -> tuple[Tensor, Tensor]:
         mask = self.mask(source)
         bottom, *above = self.encoder
         real = mask[:, 0, 0]  # (B, S)
@@ -314,21 +319,21 @@ class Gnmt(_Attending):
             x = x + self.drop(layer.read(x, real))
         return x, mask
 
-    def begin(
-        self, source: Tensor, recorder: Recorder | None = None
+    def encode(
+        self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        memory, mask = self.encode(source)
+        memory, mask = self.encoder_states(source)
         return [part for layer in self.decoder for part in layer.zero_state(memory)], self.given(
             memory, mask
         )
 
-    def advance(
+    def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
         given: list[Tensor],
-        recorder: Recorder | None = None,
+        recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         (bottom, *above) = self.decoder
         (first, *others) = self.states(past)

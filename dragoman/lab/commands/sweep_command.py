@@ -60,7 +60,7 @@ def command(
         name, equals, values = one.partition("=")
         if not equals or not values:
             raise ConfigError(
-                f"--try {one}: give a setting and its values, such as model.norm=pre,post."
+                f"--try {one}: give a setting and its values, such as model.norm_position=pre,post."
             )
         tried[name] = [value.strip() for value in values.split(",") if value.strip()]
     shown = sweep(

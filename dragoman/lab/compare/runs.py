@@ -28,7 +28,7 @@ from dragoman.bundle.folder import MANIFEST
 from dragoman.config import Config, make_config, replace
 from dragoman.config.settings import to_tree
 from dragoman.data.batches import BatchPlan
-from dragoman.data.prepare import Prepared, open_prepared, prepare
+from dragoman.data.prepare import Dataset, open_prepared, prepare
 from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.inspect.translator import InspectableTranslator
@@ -38,10 +38,10 @@ from dragoman.lab.compare.training_pool import worker_pool
 from dragoman.model.build import build_model
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.metrics import score
-from dragoman.training.folder import CHECKPOINTS, holds_run, write_settings
 from dragoman.training.journal import LOG
-from dragoman.training.optimiser import Muon, make_optimiser
+from dragoman.training.optimizer import Muon, make_optimizer
 from dragoman.training.run import train
+from dragoman.training.run_folder import CHECKPOINTS, contains_run, write_settings
 
 _JOBS_ON_GPU, _MOST_JOBS = 6, 8
 _RESULT, _CONSOLE = "result.json", "console.txt"
@@ -126,7 +126,7 @@ class Study:
         config = self.config(system)
         how = json.dumps([to_tree(config.text), config.data.max_length], sort_keys=True)
         text = config.text
-        name = f"{system.corpus}.{text.vocabulary}.{text.size}.{zlib.crc32(how.encode()):08x}"
+        name = f"{system.corpus}.{text.tokenizer}.{text.vocab_size}.{zlib.crc32(how.encode()):08x}"
         return self.folder / "data" / name
 
 
@@ -163,7 +163,7 @@ def _train_model(study: Study, system: System) -> bool:
     """Train, and return whether the run is finished."""
     folder = study.run_of(system)
     folder.mkdir(parents=True, exist_ok=True)
-    if not holds_run(folder):
+    if not contains_run(folder):
         write_settings(folder, _with_budget(study, system))
     with open(folder / _CONSOLE, "a", encoding="utf-8") as file:
         console = Console(file=file, width=120, markup=False)
@@ -230,7 +230,7 @@ def _with_budget(study: Study, system: System) -> Config:
     return replace(config, settings)
 
 
-def _steps_in_epoch(config: Config, data: Prepared) -> int:
+def _steps_in_epoch(config: Config, data: Dataset) -> int:
     store, training = data.train, config.training
     plan = BatchPlan(
         store.source_lengths, store.target_lengths, training.batch_tokens, training.seed
@@ -238,14 +238,14 @@ def _steps_in_epoch(config: Config, data: Prepared) -> int:
     return sum(1 for _ in plan.epoch(0))
 
 
-def _flops_per_step(config: Config, data: Prepared) -> float:
+def _flops_per_step(config: Config, data: Dataset) -> float:
     """Return the mean FLOPs of a step over an epoch, the optimizer's own included."""
     store, codec = data.train, data.codec
     model = build_model(config.model, codec.source, codec.target, codec.shared)
     sources = store.source_lengths.astype(float)
     targets = store.target_lengths + 1.0
-    optimiser = make_optimiser(model, config.training, torch.device("cpu"))
-    more = optimiser.flops if isinstance(optimiser, Muon) else 0.0
+    optimizer = make_optimizer(model, config.training, torch.device("cpu"))
+    more = optimizer.flops if isinstance(optimizer, Muon) else 0.0
     return 6.0 * model.multiplications(sources, targets) / _steps_in_epoch(config, data) + more
 
 

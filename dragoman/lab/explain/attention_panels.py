@@ -56,7 +56,7 @@ def queries(config: ModelConfig) -> Panel:
             ),
             (
                 (ConvolutionalDecoderLayer.forward, "context ="),
-                (ConvS2S.begin, "return [window]"),
+                (ConvS2S.encode, "return [window]"),
             ),
         )
     bare = not config.attention.projections
@@ -169,7 +169,7 @@ def weights(config: ModelConfig) -> Panel:
     title = "Scores become weights, weights gather values"
     if why := no_attention(config):
         return Panel("weights", title, "", "", left_out=why)
-    hard = config.attention.span == "hard" and config.architecture != "convs2s"
+    hard = config.attention.pattern == "hard" and config.architecture != "convs2s"
     code = [(plain_attention, "weights ="), (plain_attention, "y = ")]
     return Panel(
         "weights",
@@ -195,7 +195,7 @@ def heads(config: ModelConfig) -> Panel:
     title = "The heads are joined"
     if why := no_attention(config):
         return Panel("heads", title, "", "", left_out=why)
-    if config.architecture in ("rnn-attention", "gnmt", "convs2s") or config.heads == 1:
+    if config.architecture in ("rnn-attention", "gnmt", "convs2s") or config.num_heads == 1:
         return Panel(
             "heads", title, "", "", left_out="Attention has one head here, so there is nothing "
             "to join."
@@ -221,8 +221,8 @@ def heads(config: ModelConfig) -> Panel:
 def cross(config: ModelConfig) -> Panel:
     from dragoman.lab.architectures.convolutional import ConvS2S
     from dragoman.lab.architectures.recurrent import _Attending
-    from dragoman.model.blocks import DecoderLayer
     from dragoman.model.transformer import Transformer
+    from dragoman.model.transformer_layers import DecoderLayer
 
     title = "From the encoder to the decoder"
     if config.architecture == "decoder-only":
@@ -235,15 +235,15 @@ def cross(config: ModelConfig) -> Panel:
     lines = _projected("m", bare=not config.attention.projections)
     code: tuple[Code, ...] = {
         "transformer": (
-            (Transformer.begin, "given += layer.memory(x)"),
+            (Transformer.encode, "encoder_state += layer.memory(x)"),
             (DecoderLayer.memory, "return"),
             (DecoderLayer.forward, "x = self.around_cross"),
         ),
-        "convs2s": ((ConvS2S.begin, "return [window]"),),
+        "convs2s": ((ConvS2S.encode, "return [window]"),),
     }.get(config.architecture, ((_Attending.given, "return"), (_Attending.attend, "y: Tensor")))
     source = (
         "the encoder layer of the same number"
-        if config.attention.memory == "same-layer"
+        if config.attention.cross_attention_layer == "same-layer"
         else "the encoder's last layer"
     )
     if config.architecture == "convs2s":

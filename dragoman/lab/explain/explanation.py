@@ -51,7 +51,7 @@ from dragoman.text.codec import Codec
 if TYPE_CHECKING:
     from dragoman.engine.torch_engine import TorchEngine
     from dragoman.lab.explain.trace import Trace
-    from dragoman.model.attention import Look
+    from dragoman.model.attention import AttentionTrace
 
 LISTED = 12  # subwords of the vocabulary shown at each step
 TEMPERATURES = tuple(round(0.1 * i, 1) for i in range(1, 21))
@@ -193,12 +193,12 @@ def _facts(engine: "TorchEngine", codec: Codec, config: ModelConfig) -> dict[str
     return {
         "architecture": config.architecture,
         "parameters": parameter_count(engine.model),
-        "width": config.width,
-        "heads": config.heads if transformer else 1,
-        "encoderLayers": 0 if one_stack else config.encoder_layers,
-        "decoderLayers": config.decoder_layers,
+        "width": config.d_model,
+        "heads": config.num_heads if transformer else 1,
+        "encoderLayers": 0 if one_stack else config.num_encoder_layers,
+        "decoderLayers": config.num_decoder_layers,
         "vocabulary": len(codec.target),
-        "norm": config.norm,
+        "norm": config.norm_position,
         "residual": config.residual,
         "activation": config.activation,
         "similarity": "scaled-dot" if convolutional else config.attention.similarity,
@@ -288,7 +288,7 @@ def _parts(engine: "TorchEngine", seen: "Trace", config: ModelConfig) -> list[di
     return parts
 
 
-def _look(look: "Look") -> dict[str, Any]:
+def _look(look: "AttentionTrace") -> dict[str, Any]:
     shown = {name: _array(getattr(look, name)) for name in ("q", "k", "v", "scores", "weights")}
     mask = None
     if look.mask is not None and not bool(look.mask.all()):
@@ -326,7 +326,9 @@ def _feed_forward(
         sides = {"source": ("decoder", 0), "target": ("decoder", 1)}
     shown: dict[str, list[dict[str, Any]]] = {}
     for side, (stack, pass_) in sides.items():
-        names = [f"{stack}.{n}." for n in range(config.encoder_layers + config.decoder_layers)]
+        names = [
+            f"{stack}.{n}." for n in range(config.num_encoder_layers + config.num_decoder_layers)
+        ]
         shown[side] = [
             {
                 **_around(engine, seen, name, "feed_forward", pass_),
@@ -371,7 +373,7 @@ def _finished(nodes: Sequence[BeamNode], settings: DecodingConfig) -> list[dict[
     for number, node in enumerate(nodes):
         if node.fate == "ended":
             length = node.step + 1
-            divisor = penalty(length, settings.alpha)
+            divisor = penalty(length, settings.length_penalty_alpha)
             ended.append(
                 {
                     "node": number,

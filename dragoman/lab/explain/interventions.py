@@ -80,8 +80,8 @@ def parse_part(model: "nn.Module", name: str) -> tuple[str, int, int | None, boo
         raise TranslationError(f"{name}: the {where} has {len(layers)} layers, numbered from 0.")
     head = int(match[3]) if match[3] else None
     config: Any = model.config
-    if head is not None and head >= config.heads:
-        raise TranslationError(f"{name}: a layer has {config.heads} heads, numbered from 0.")
+    if head is not None and head >= config.num_heads:
+        raise TranslationError(f"{name}: a layer has {config.num_heads} heads, numbered from 0.")
     if stack == "cross" and head is None:
         raise TranslationError(
             f"{name}: cross-attention needs a head, such as cross.{layer}.head.0."
@@ -262,7 +262,7 @@ def head_importance(
     model: Any = engine.model
     whole = float(engine.score([source], [target])[0].sum())
     lost: dict[str, list[list[float]]] = {}
-    heads = range(model.config.heads)
+    heads = range(model.config.num_heads)
     for kind in ("encoder", "decoder", "cross"):
         lost[kind] = []
         for number, layer in enumerate(model.encoder if kind == "encoder" else model.decoder):

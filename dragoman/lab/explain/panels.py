@@ -60,7 +60,7 @@ def _subwords() -> Panel:
 def _embedding(config: ModelConfig) -> Panel:
     from dragoman.bundle.plain_weights import sinusoids
     from dragoman.lab.transformer_variants import SinusoidalFromOne
-    from dragoman.model.interface import Words
+    from dragoman.model.base import WordEmbedding
     from dragoman.model.positions import Learned, Sinusoidal
     from dragoman.model.transformer import Embedding
 
@@ -91,7 +91,7 @@ def _embedding(config: ModelConfig) -> Panel:
             "The strip is the vector of the chosen piece, a colour for each feature. " + why,
             (formula("x = root of D times E of w", f"x_t = {word}"),),
             (
-                (Words.forward, "self.words(ids)")
+                (WordEmbedding.forward, "self.words(ids)")
                 if recurrent
                 else (Embedding.forward, "self.positions(self.words"),
             ),
@@ -150,25 +150,25 @@ def _norm(config: ModelConfig) -> Panel:
     if why := _not_a_block(config):
         return Panel("norm", title, "", "", left_out=why)
     rest = "x + " if config.residual else ""
-    if config.norm_kind == "none":
+    if config.norm_type == "none":
         lines = [f"x ← {rest}f ( x )"]
         spoken = "x becomes x + f of x"
-    elif config.norm == "pre":
+    elif config.norm_position == "pre":
         lines = [f"x ← {rest}f ( norm ( x ) )"]
         spoken = "x becomes x + f of norm of x"
     else:
         lines = [f"x ← norm ( {rest}f ( x ) )"]
         spoken = "x becomes norm of x + f of x"
-    code: list[Code] = [(PLACEMENTS[config.norm].forward, "return")]
-    if config.norm_kind == "rms":
+    code: list[Code] = [(PLACEMENTS[config.norm_position].forward, "return")]
+    if config.norm_type == "rms":
         lines.append("norm ( x ) = γ frac{x}{√{mean ( x^2 ) + ε}}")
         spoken += "; the norm is gamma times x over the root of the mean of its squares"
         code.append((RMSNorm.forward, "F.rms_norm"))
-    elif config.norm_kind != "none":
+    elif config.norm_type != "none":
         lines.append("norm ( x ) = γ frac{x − μ}{√{σ^2 + ε}} + β")
         spoken += "; the norm is gamma times x minus mu over sigma, plus beta"
-        norm = LayerNorm.forward if config.norm_kind == "layer" else BatchNorm.forward
-        words = "nn.LayerNorm.forward" if config.norm_kind == "layer" else "torch.rsqrt"
+        norm = LayerNorm.forward if config.norm_type == "layer" else BatchNorm.forward
+        words = "nn.LayerNorm.forward" if config.norm_type == "layer" else "torch.rsqrt"
         code.append((norm, words))
     over = {
         "layer": "The norm brings the features of each word to mean 0 and spread 1. Then it scales "
@@ -177,7 +177,7 @@ def _norm(config: ModelConfig) -> Panel:
         "it scales each feature by a learned number, γ.",
         "batch": "The norm uses running averages over the words of training.",
         "none": "This model has no norm.",
-    }[config.norm_kind]
+    }[config.norm_type]
     residual = (
         "What attention brought is added to the word's own vector, so that nothing is lost on the "
         "way up."
@@ -237,7 +237,7 @@ def _next_word(config: ModelConfig) -> Panel:
     from dragoman.decode.search.sampling import _draw
     from dragoman.engine.torch_engine import TorchEngine
     from dragoman.lab.architectures.lexical import Lexical
-    from dragoman.model.interface import Model
+    from dragoman.model.base import Model
 
     lexical = config.architecture == "lexical"
     logits = "z = W h + b" if config.output_bias else "z = W h"

@@ -141,7 +141,7 @@ async def explanation(request: Request) -> Response:
     def passes(model: ModelConfig) -> int:
         if not change.study:
             return 1
-        heads = model.heads * (model.encoder_layers + 2 * model.decoder_layers)
+        heads = model.num_heads * (model.num_encoder_layers + 2 * model.num_decoder_layers)
         return 4 + heads  # a pass without each head, and four for the gradient step
 
     inspection = Inspection(partial(_explanation, change), _check_numbers, passes)
@@ -181,8 +181,8 @@ def _explanation(
 
 def _check_weights(model: ModelConfig, source: int, target: int) -> None:
     """Refuse sentences with too many attention weights, given their lengths in subwords."""
-    weights = model.heads * (
-        model.encoder_layers * source**2 + model.decoder_layers * target * (target + source)
+    weights = model.num_heads * (
+        model.num_encoder_layers * source**2 + model.num_decoder_layers * target * (target + source)
     )
     if weights > _MAX_WEIGHTS:
         raise HTTPException(
@@ -195,8 +195,8 @@ def _check_weights(model: ModelConfig, source: int, target: int) -> None:
 def _check_numbers(model: ModelConfig, source: int, target: int) -> None:
     """Refuse sentences with too many numbers in vectors, or too many attention weights."""
     # Each position has up to twelve vectors per layer, and the hidden units.
-    numbers = (model.encoder_layers * source + model.decoder_layers * target) * (
-        12 * model.width + model.feed_forward_width
+    numbers = (model.num_encoder_layers * source + model.num_decoder_layers * target) * (
+        12 * model.d_model + model.d_ff
     )
     if numbers > _MAX_NUMBERS:
         raise HTTPException(

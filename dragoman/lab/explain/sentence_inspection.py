@@ -90,7 +90,7 @@ class BeamTree:
         penalty = LENGTH_PENALTIES[settings.length_penalty]
         for node in self.nodes:
             if node.fate == "ended":
-                node.score = node.total / penalty(self._length(node), settings.alpha)
+                node.score = node.total / penalty(self._length(node), settings.length_penalty_alpha)
 
     def _length(self, node: BeamNode) -> int:
         """Return the length of a complete hypothesis in subwords, the end included."""
@@ -171,7 +171,7 @@ def observed_search(
         raise TranslationError("the text is empty: give a sentence.")
     settings = request.decoding or translator.config.decoding
     # Several segments would have several trees.
-    request = replace(request, decoding=replace(settings, by_sentence=False))
+    request = replace(request, decoding=replace(settings, split_sentences=False))
     translator.encode_whole(text, request)
     tree = BeamTree(translator.engine.target)
     observed = replace(request, observer=tree.add, nbest=1)

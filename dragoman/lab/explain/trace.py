@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from dragoman.data.batches import collate
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.model.attention import Look
-from dragoman.model.interface import Model, Recorder
+from dragoman.model.attention import AttentionTrace
+from dragoman.model.base import AttentionRecorder, Model
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Trace:
     """
 
     calls: dict[str, list[Call]]
-    looks: dict[str, list[Look]]  # "encoder", "decoder" and "cross", one entry per layer
+    looks: dict[str, list[AttentionTrace]]  # "encoder", "decoder" and "cross", one entry per layer
     logits: Tensor  # (B, T, V)
 
 
@@ -59,14 +59,14 @@ def trace(model: Model, source: Tensor, target_in: Tensor) -> Trace:
         return module.register_forward_hook(record)
 
     handles = [listen(name, module) for name, module in model.named_modules() if name]
-    recorder = Recorder()
+    recorder = AttentionRecorder()
     try:
-        past, given = model.begin(source, recorder)
-        hidden, _ = model.advance(target_in, 0, past, given, recorder)
+        past, given = model.encode(source, recorder)
+        hidden, _ = model.decode(target_in, 0, past, given, recorder)
     finally:
         for handle in handles:
             handle.remove()
-    return Trace(calls, recorder.looks, model.logits(hidden))
+    return Trace(calls, recorder.traces, model.logits(hidden))
 
 
 def _first_tensor(value: object) -> Tensor | None:

@@ -41,7 +41,7 @@ def _survey(
         logits_at + row.to(tl.int64) * words + word, mask=word < words, other=float("-inf")
     ).to(tl.float32)
     # The softmax's sum is kept relative to the chunk's highest logit, so that no power overflows.
-    # Forbidden words count in it, as they do in the reference: only the choice leaves them out.
+    # BannedTokens words count in it, as they do in the reference: only the choice leaves them out.
     highest = tl.max(x)
     tl.store(highest_at + part, highest)
     tl.store(powers_at + part, tl.sum(tl.exp(x - highest)))

@@ -161,9 +161,9 @@ def test_a_file_with_a_missing_cell_is_refused(tmp_path) -> None:
 
 def test_plain_translation_repairs_nothing_and_searches_as_before() -> None:
     repairs = {"keep_capitals", "keep_numbers", "keep_names", "short_lines"}
-    before = DecodingConfig(beam=7, **dict.fromkeys(repairs, True))
+    before = DecodingConfig(beam_size=7, **dict.fromkeys(repairs, True))
     plain = felt.without_repairs(before)
-    assert plain == DecodingConfig(beam=7, **dict.fromkeys(repairs, False))
+    assert plain == DecodingConfig(beam_size=7, **dict.fromkeys(repairs, False))
 
 
 class Echo:

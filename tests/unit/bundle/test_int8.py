@@ -4,8 +4,8 @@ from dragoman.bundle.int8 import (
     MOST_OF_A_PAIR,
     SCALES,
     ZERO,
-    dequantise,
-    quantise,
+    dequantize,
+    quantize,
     with_small_pairs,
 )
 
@@ -18,8 +18,8 @@ def test_int8_errs_by_half_a_step_at_most_and_leaves_vectors_alone() -> None:
         "bias": draw.normal(size=5).astype(np.float32),
         "source_embedding.positions.table": draw.normal(size=(4, 32)).astype(np.float32),
     }
-    stored = quantise(weights)
-    again = dequantise(stored)
+    stored = quantize(weights)
+    again = dequantize(stored)
     assert again.keys() == weights.keys()
     assert stored["matrix"].dtype == np.uint8
     assert (
@@ -31,8 +31,8 @@ def test_int8_errs_by_half_a_step_at_most_and_leaves_vectors_alone() -> None:
 
 def test_quantising_what_is_quantised_changes_nothing() -> None:
     weights = {"matrix": np.random.default_rng(2).normal(size=(6, 16)).astype(np.float32)}
-    once = quantise(weights)
-    twice = quantise(dequantise(once))
+    once = quantize(weights)
+    twice = quantize(dequantize(once))
     assert np.array_equal(once["matrix"], twice["matrix"])
 
 
@@ -41,7 +41,7 @@ def test_small_pairs_fit_into_16_bits_and_err_by_half_a_larger_step_at_most() ->
     matrix = draw.standard_t(3, size=(300, 64)).astype(np.float32)
     matrix[0] = 1
     matrix[1] = -1
-    stored = quantise({"matrix": matrix})
+    stored = quantize({"matrix": matrix})
     small = with_small_pairs(stored)
     numbers = small["matrix"].astype(np.int64) - ZERO
     pairs = np.abs(numbers[:, ::2] + numbers[:, 1::2])
@@ -51,5 +51,5 @@ def test_small_pairs_fit_into_16_bits_and_err_by_half_a_larger_step_at_most() ->
     untouched = growth == 1
     assert 0 < untouched.sum() < len(matrix)
     assert np.array_equal(small["matrix"][untouched], stored["matrix"][untouched])
-    error = np.abs(dequantise(small)["matrix"] - dequantise(stored)["matrix"])
+    error = np.abs(dequantize(small)["matrix"] - dequantize(stored)["matrix"])
     assert (error <= 0.501 * small["matrix.scales"][:, None]).all()

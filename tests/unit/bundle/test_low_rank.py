@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dragoman.bundle.int8 import dequantise, quantise
+from dragoman.bundle.int8 import dequantize, quantize
 from dragoman.bundle.low_rank import adapted
 from dragoman.errors import BundleError
 
@@ -16,10 +16,10 @@ SUM = MATRIX + FACTORS["a.up"].astype(np.float32) @ FACTORS["a.down"].astype(np.
 
 def test_an_adapter_is_added_in_float_and_in_int8() -> None:
     np.testing.assert_allclose(adapted({"a": MATRIX}, FACTORS)["a"], SUM, rtol=1e-6)
-    stored = quantise({"a": MATRIX, "b": MATRIX})
+    stored = quantize({"a": MATRIX, "b": MATRIX})
     found = adapted(stored, FACTORS)
     assert found["a"].dtype == np.uint8
-    assert np.abs(dequantise(found)["a"] - SUM).max() < 0.05
+    assert np.abs(dequantize(found)["a"] - SUM).max() < 0.05
     assert (found["b"] == stored["b"]).all()
 
 

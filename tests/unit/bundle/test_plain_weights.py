@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dragoman.bundle.int8 import misfit, quantise
+from dragoman.bundle.int8 import misfit, quantize
 from dragoman.bundle.plain_weights import check_plain_weights, plain_weights
 from dragoman.config import ModelConfig
 from dragoman.errors import BundleError
@@ -16,10 +16,10 @@ from tests.conftest import small_config, vocabulary
 
 VARIANTS = [
     {},
-    {"model__norm": "pre", "model__encoder_layers": 1, "model__decoder_layers": 3},
+    {"model__norm_position": "pre", "model__num_encoder_layers": 1, "model__num_decoder_layers": 3},
     {"model__positions__kind": "learned"},
-    {"model__tied": "none", "model__output_bias": True},
-    {"model__tied": "target"},
+    {"model__share_embeddings": "none", "model__output_bias": True},
+    {"model__share_embeddings": "target"},
 ]
 
 
@@ -33,7 +33,7 @@ def test_the_table_is_what_torch_builds(settings: dict, shared: bool) -> None:
     assert dict(plain_weights(config, len(source), len(target), shared)) == wanted
 
 
-CONFIG = small_config(model__tied="none", model__positions__kind="learned").model
+CONFIG = small_config(model__share_embeddings="none", model__positions__kind="learned").model
 GOOD = {
     name: np.zeros(shape, dtype=np.float32) for name, shape in plain_weights(CONFIG, 23, 23, True)
 }
@@ -50,7 +50,7 @@ def check(weights: dict[str, np.ndarray], config: ModelConfig = CONFIG) -> None:
 
 def test_weights_in_float_and_in_int8_fit() -> None:
     check(GOOD)
-    check(quantise(GOOD))
+    check(quantize(GOOD))
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_weights_in_float_and_in_int8_fit() -> None:
         ({"more": np.zeros(3, dtype=np.float32)}, "more is not part of this model"),
         ({"more.scales": np.zeros(3, dtype=np.float32)}, "does not give each row"),
         (
-            quantise({MATRIX: GOOD[MATRIX]}) | {MATRIX + ".scales": np.ones(1, dtype=np.float32)},
+            quantize({MATRIX: GOOD[MATRIX]}) | {MATRIX + ".scales": np.ones(1, dtype=np.float32)},
             "each row",
         ),
         (
-            quantise({MATRIX: GOOD[MATRIX]})
+            quantize({MATRIX: GOOD[MATRIX]})
             | {MATRIX + ".scales": np.ones((64, 1), dtype=np.float32)},
             "each row",
         ),
         (
             dict(
-                zip((TABLE, TABLE + ".scales"), quantise({"m": GOOD[TABLE]}).values(), strict=True)
+                zip((TABLE, TABLE + ".scales"), quantize({"m": GOOD[TABLE]}).values(), strict=True)
             ),
             "only for matrices",
         ),
@@ -93,10 +93,10 @@ def test_a_missing_weight_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     "sizes",
     [
-        {"encoder_layers": 10**9},
-        {"width": 2 * 10**9},
-        {"feed_forward_width": 10**12},
-        {"decoder_layers": 2**62},
+        {"num_encoder_layers": 10**9},
+        {"d_model": 2 * 10**9},
+        {"d_ff": 10**12},
+        {"num_decoder_layers": 2**62},
     ],
 )
 def test_absurd_sizes_cost_neither_time_nor_memory(sizes: dict[str, int]) -> None:

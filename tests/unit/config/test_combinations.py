@@ -25,7 +25,7 @@ def test_an_architecture_reads_settings_that_exist() -> None:
         ("transformer", "model.cell", "gru", "is not used by"),
         ("gnmt", "model.cell", "gru", "leave it at lstm"),
         ("rnn", "model.attention.similarity", "dot", "is not used by"),
-        ("rnn-attention", "model.attention.span", "hard", "is not used by"),
+        ("rnn-attention", "model.attention.pattern", "hard", "is not used by"),
         ("rnn", "model.positions.kind", "learned", "leave it at sinusoidal"),
         ("lexical", "model.residual", False, "is not used by"),
         (
@@ -36,9 +36,9 @@ def test_an_architecture_reads_settings_that_exist() -> None:
         ),
         ("convs2s", "model.attention_dropout", 0.1, "is not used by"),
         ("lexical", "model.output_bias", True, "is not used by"),
-        ("decoder-only", "model.attention.memory", "same-layer", "is not used by"),
-        ("gnmt", "model.decoder_layers", 1, "set model.decoder_layers=2"),
-        ("gnmt", "model.width", 33, "half of it for each direction"),
+        ("decoder-only", "model.attention.cross_attention_layer", "same-layer", "is not used by"),
+        ("gnmt", "model.num_decoder_layers", 1, "set model.num_decoder_layers=2"),
+        ("gnmt", "model.d_model", 33, "half of it for each direction"),
         ("convs2s", "data.max_length", 512, "convs2s learns its positions"),
         ("decoder-only", "model.positions.kind", "learned", "two sentences"),
     ],
@@ -46,7 +46,7 @@ def test_an_architecture_reads_settings_that_exist() -> None:
 def test_a_setting_that_does_not_go_with_the_architecture_is_refused(
     architecture, setting, value, reason
 ) -> None:
-    named = {"model.architecture": architecture, "model.heads": 1, setting: value}
+    named = {"model.architecture": architecture, "model.num_heads": 1, setting: value}
     with pytest.raises(ConfigError, match=reason):
         make_config("tiny", settings=named)
 
@@ -65,9 +65,9 @@ def test_rules_of_heads_and_sinusoids_are_for_those_who_have_them(architecture: 
     """A width that eight heads cannot share, and one that is odd, are nothing to a recurrent
     network."""
     for width in (300, 33):
-        named = {"model.architecture": architecture, "model.width": width, "model.heads": 8}
+        named = {"model.architecture": architecture, "model.d_model": width, "model.num_heads": 8}
         config = make_config("tiny", settings=named)
         words = vocabulary(11)
         build_model(config.model, words, words, shared=True)
-        with pytest.raises(ConfigError, match=r"not a multiple of model\.heads=8"):
+        with pytest.raises(ConfigError, match=r"not a multiple of model\.num_heads=8"):
             make_config("tiny", settings={**named, "model.architecture": "transformer"})

@@ -1,4 +1,5 @@
 import tomllib
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,9 +10,10 @@ from dragoman.config import (
     Config,
     Corpus,
     DataConfig,
+    by_current_name,
     describe_settings,
+    explicit_settings,
     flatten,
-    from_saved,
     from_tree,
     make_config,
     parse_set,
@@ -19,8 +21,9 @@ from dragoman.config import (
     variants,
     write_toml,
 )
+from dragoman.config.old_names import OLD_KEYS, OLD_VALUES
 from dragoman.config.presets import PRESETS
-from dragoman.config.settings import aliases_of
+from dragoman.config.settings import build, leaves, to_tree, toml_lines
 from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import ConfigError
 from dragoman.lab.architectures.recurrent import CELLS
@@ -40,9 +43,9 @@ from tests.conftest import vocabulary
 TABLES = {
     "model.cell": CELLS,
     "model.activation": ACTIVATIONS | GATES,
-    "model.norm": PLACEMENTS,
-    "model.norm_kind": NORMS,
-    "text.vocabulary": SEGMENTERS,
+    "model.norm_position": PLACEMENTS,
+    "model.norm_type": NORMS,
+    "text.tokenizer": SEGMENTERS,
     "training.schedule": SCHEDULES,
     "decoding.length_penalty": LENGTH_PENALTIES,
 }
@@ -95,18 +98,18 @@ def test_a_configuration_survives_toml(name: str, weight: float, steps: int) -> 
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
-        ("model.widht=64", "did you mean model.width?"),
+        ("model.d_modle=64", "did you mean model.d_model?"),
         ("model.warmup=5", "did you mean training.warmup_steps?"),
-        ("model.norm=prenorm", "post, pre"),
-        ("model.width=wide", "expected a whole number"),
-        ("model.width=true", "expected a whole number"),
+        ("model.norm_position=prenorm", "post, pre"),
+        ("model.d_model=wide", "expected a whole number"),
+        ("model.d_model=true", "expected a whole number"),
         ("model.dropout=1.0", "must be below 1.0"),
         ("training.max_steps=0", "must be at least 1"),
         ("training.learning_rate=nan", "expected a finite number"),
         ("model=3", "expected a table"),
         ("model.width.x=3", "not a table"),
         ("data.corpora=3", "list of tables"),
-        ("model.heads=3", "not a multiple"),
+        ("model.num_heads=3", "not a multiple"),
         ("model", "section.key=value"),
     ],
 )
@@ -118,7 +121,7 @@ def test_a_wrong_setting_is_named_with_a_hint(assignment: str, words: str) -> No
 
 def test_settings_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"text\.shared"):
-        make_config(settings={"text.shared": False, "model.tied": "all"})
+        make_config(settings={"text.shared": False, "model.share_embeddings": "all"})
     with pytest.raises(ConfigError, match=r"data\.max_length"):
         make_config(settings={"model.positions.kind": "learned", "model.positions.max_length": 100})
 
@@ -127,7 +130,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
     ("settings", "words"),
     [
         (
-            {"model.positions.kind": "rotary", "model.width": 36, "model.heads": 4},
+            {"model.positions.kind": "rotary", "model.d_model": 36, "model.num_heads": 4},
             "pairs of features, but a head has 9",
         ),
         ({"model.positions.kind": "rotary", "model.positions.join": "concat"}, "no vector to join"),
@@ -138,8 +141,8 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         ({"model.positions.kind": "none", "model.positions.every_layer": True}, "adds nothing"),
         ({"model.positions.kind": "index"}, "set model.positions.join=concat"),
         (
-            {"model.attention.memory": "same-layer", "model.encoder_layers": 3},
-            "set model.encoder_layers=2",
+            {"model.attention.cross_attention_layer": "same-layer", "model.num_encoder_layers": 3},
+            "set model.num_encoder_layers=2",
         ),
         (
             {"model.attention.projections": False, "model.attention.heads_layout": "wide"},
@@ -149,7 +152,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
             {"model.attention.projections": False, "model.attention.heads_layout": "multi-query"},
             "describes projections",
         ),
-        ({"model.width": 33, "model.heads": 1}, "pairs of sine and cosine"),
+        ({"model.d_model": 33, "model.num_heads": 1}, "pairs of sine and cosine"),
     ],
 )
 def test_variants_that_do_not_go_together_are_refused(
@@ -162,10 +165,10 @@ def test_variants_that_do_not_go_together_are_refused(
 
 def test_later_sources_of_settings_win(tmp_path) -> None:
     file = tmp_path / "c.toml"
-    file.write_text('preset = "tiny"\n[model]\nwidth = 64\ndropout = 0.2\n')
+    file.write_text('preset = "tiny"\n[model]\nd_model = 64\ndropout = 0.2\n')
     config = make_config(None, file, {"model.dropout": 0.4})
-    assert config.model.encoder_layers == PRESETS["tiny"]["model.encoder_layers"]
-    assert (config.model.width, config.model.dropout) == (64, 0.4)
+    assert config.model.num_encoder_layers == PRESETS["tiny"]["model.num_encoder_layers"]
+    assert (config.model.d_model, config.model.dropout) == (64, 0.4)
     assert flatten(config)["training.warmup_steps"] <= 100
 
 
@@ -180,9 +183,9 @@ def test_presets_have_the_papers_size_at_its_vocabulary(preset: str, millions: i
 
 def test_a_table_lies_over_the_preset_as_dotted_names_do() -> None:
     """A table used to wipe the preset's whole section: tiny with 45 million parameters."""
-    nested = make_config("tiny", settings={"model": {"norm": "post"}})
-    assert nested == make_config("tiny", settings={"model.norm": "post"})
-    assert nested.model.width == make_config("tiny").model.width
+    nested = make_config("tiny", settings={"model": {"norm_position": "post"}})
+    assert nested == make_config("tiny", settings={"model.norm_position": "post"})
+    assert nested.model.d_model == make_config("tiny").model.d_model
     deep = make_config("tiny", settings={"model": {"positions": {"kind": "rotary"}}})
     assert deep == make_config("tiny", settings={"model.positions": {"kind": "rotary"}})
 
@@ -190,35 +193,61 @@ def test_a_table_lies_over_the_preset_as_dotted_names_do() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "meant"),
     [
-        ("model.positions.kind", "rope", "rotary"),
-        ("model.attention.heads_layout", "mqa", "multi-query"),
-        ("model.attention.similarity", "mqa", "model.attention.heads_layout=multi-query"),
-        ("model.mqa", True, "model.attention.heads_layout=multi-query"),
-        ("training.lr", 1e-3, "training.learning_rate"),
-        ("model.d_model", 512, "model.width"),
-        ("label_smoothing", 0.1, "training.label_smoothing"),
-        ("training.optimiser", "adamw", "adam"),
-        ("beam_size", 5, "decoding.beam"),
+        ("model.positions.kind", "rotery", "rotary"),
+        ("model.d_modell", 512, "model.d_model"),
+        ("model.label_smoothing", 0.1, "training.label_smoothing"),
+        ("training.optimizer", "adamw", "adam"),
+        ("beam_size", 5, "decoding.beam_size"),
     ],
 )
-def test_the_fields_own_names_lead_to_ours(setting: str, value: object, meant: str) -> None:
+def test_an_unknown_name_gets_a_hint(setting: str, value: object, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"did you mean {meant}[?]"):
         make_config("tiny", settings={setting: value})
 
 
-def test_an_alias_is_no_name_of_ours() -> None:
-    """Otherwise the hint would lead away from what was written right."""
-    ours = {name.rsplit(".", 1)[-1] for name, _, _ in describe_settings()}
-    assert not ours & aliases_of(Config).keys()
+def test_old_names_lead_to_settings_that_exist_and_are_not_current_names() -> None:
+    current = dict(leaves(to_tree(Config())))
+    for table, renamed in OLD_KEYS.items():
+        for old, new in renamed.items():
+            assert f"{table}.{new}" in current
+            assert f"{table}.{old}" not in current
+    for name, renamed in OLD_VALUES.items():
+        for old, new in renamed.items():
+            assert flatten(make_config("tiny", settings={name: new} | NEEDED))[name] == new
+            with pytest.raises(ConfigError):
+                build(Config, {"training": {"objective": old}})
 
 
-def test_a_value_that_was_renamed_is_refused_by_its_new_name_but_read_from_what_was_saved() -> None:
-    old = {"model": {"attention": {"heads_layout": "shared"}, "width": 64, "heads": 4}}
-    with pytest.raises(ConfigError, match="heads_layout=shared is called multi-query now"):
-        from_tree(old)
-    assert from_saved(old) == replace(
-        Config(),
-        {"model.attention.heads_layout": "multi-query", "model.width": 64, "model.heads": 4},
-    )
+NEEDED = {"training.init": "a trained model"}
+
+
+@pytest.mark.parametrize("read", ["tree", "settings", "file", "replace"])
+def test_settings_are_read_by_their_old_names(read: str, tmp_path: Path) -> None:
+    old = {
+        "model": {"attention": {"heads_layout": "shared"}, "width": 64, "heads": 4},
+        "training": {"optimiser": "muon"},
+    }
+    if read == "tree":
+        config = from_tree(old)
+    elif read == "settings":
+        config = make_config("tiny", settings=old)
+    elif read == "file":
+        (tmp_path / "old.toml").write_text("\n".join(toml_lines(old)))
+        config = make_config("tiny", tmp_path / "old.toml")
+        assert explicit_settings(tmp_path / "old.toml") == by_current_name(old)
+    else:
+        config = replace(Config(), {"model.width": 64, "model.heads": 4, **old})
+    assert (config.model.d_model, config.model.num_heads) == (64, 4)
+    assert config.model.attention.heads_layout == "multi-query"
+    assert config.training.optimizer == "muon"
+    assert "\nwidth" not in write_toml(config)
+
+
+def test_a_setting_given_by_both_its_names_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"model\.width is the old name of model\.d_model"):
+        make_config("tiny", settings={"model.width": 64, "model.d_model": 128})
+
+
+def test_a_table_that_is_a_number_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"model\.attention is 3"):
-        from_saved({"model": {"attention": 3}})
+        from_tree({"model": {"attention": 3}})

@@ -44,7 +44,7 @@ def test_matrices_keep_the_bytes_that_they_came_in(packed: Path) -> None:
     bundle = from_marian(packed)
     assert all_in_bytes(bundle.weights)
     assert bundle.card["from"] == ["de"]
-    assert bundle.config.model.decoder_sublayer == "ssru"
+    assert bundle.config.model.decoder_self_attention == "ssru"
     theirs = random_arrays(len(bundle.codec.source) - 1, SETTINGS)
     for name, place in (("value", "W"), ("forget", "Wf")):
         matrix = theirs[f"decoder_l1_rnn_{place}"]
@@ -96,7 +96,7 @@ def test_a_settings_file_may_name_the_files(packed: Path, tmp_path: Path) -> Non
     }  # fmt: skip
     (tmp_path / "config.intgemm8bitalpha.yml").write_text(yaml.dump(named))
     bundle = from_marian(tmp_path)
-    assert bundle.config.decoding.beam == 3
+    assert bundle.config.decoding.beam_size == 3
     assert bundle.shortlist is not None
 
 

@@ -3,7 +3,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dragoman.data.batches import BatchPlan, Position, collate, even_parts, micro_batches
+from dragoman.data.batches import BatchPlan, DataPosition, collate, even_parts, micro_batches
 from dragoman.data.order import Mixture
 from tests.conftest import vocabulary
 
@@ -39,7 +39,7 @@ def test_batches_are_a_function_of_seed_and_epoch() -> None:
 
 @pytest.mark.parametrize("stop", [1, 17, 200])
 def test_a_position_continues_where_it_was_taken(stop: int) -> None:
-    whole = list(islice(plan().from_position(Position()), stop + 60))
+    whole = list(islice(plan().from_position(DataPosition()), stop + 60))
     rest = list(islice(plan().from_position(whole[stop - 1][0]), 60))
     for (position, batch), (again, same) in zip(whole[stop:], rest, strict=True):
         assert position == again

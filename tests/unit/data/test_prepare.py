@@ -10,8 +10,8 @@ import pytest
 import sentencepiece
 
 from dragoman.config import make_config
-from dragoman.data import encoding
-from dragoman.data.batches import Position
+from dragoman.data import prepare_workers
+from dragoman.data.batches import DataPosition
 from dragoman.data.prepare import prepare
 from dragoman.errors import ConfigError, CorpusError
 from dragoman.text.codec import Codec
@@ -23,7 +23,9 @@ from tests.conftest import toy_pairs, write_corpus
 
 def config(*corpora: tuple[object, object], **settings: object):
     entries = [{"source": str(source), "target": str(target)} for source, target in corpora]
-    return make_config("tiny", settings={"data.corpora": entries, "text.size": 400, **settings})
+    return make_config(
+        "tiny", settings={"data.corpora": entries, "text.vocab_size": 400, **settings}
+    )
 
 
 def test_held_out_text_is_not_trained_on(tmp_path) -> None:
@@ -84,9 +86,9 @@ def test_processes_write_what_one_process_writes(tmp_path, monkeypatch) -> None:
     them."""
     de_en = write_corpus(tmp_path, "t", [*toy_pairs(120), ("lang " * 50, "long " * 50)])
     settings = config(de_en, de_en[::-1], **{"data.max_length": 30})
-    monkeypatch.setattr("dragoman.data.encoding.SENTENCES_AT_ONCE", 17)
+    monkeypatch.setattr("dragoman.data.prepare_workers.SENTENCES_AT_ONCE", 17)
     prepare(settings, tmp_path / "alone")
-    monkeypatch.setattr("dragoman.data.encoding.BYTES_FOR_PROCESSES", 1)
+    monkeypatch.setattr("dragoman.data.prepare_workers.BYTES_FOR_PROCESSES", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     prepare(settings, tmp_path / "together")
     files = sorted(
@@ -147,7 +149,7 @@ def test_every_pair_is_what_plain_code_makes_of_its_lines(tmp_path, shared: bool
         "data.max_length": 40,
         "text.shared": shared,
     }
-    settings |= {"text.size": 420, "training.batch_tokens": 200, "data.corpora": corpora}
+    settings |= {"text.vocab_size": 420, "training.batch_tokens": 200, "data.corpora": corpora}
     given = make_config("tiny", settings=settings)
     data = prepare(given, tmp_path / "data")
     files = [
@@ -179,7 +181,7 @@ def test_every_pair_is_what_plain_code_makes_of_its_lines(tmp_path, shared: bool
     assert long == data.too_long > 0
     loader = Loader(store, data.codec, given, 10_000)
     seen = []
-    for _, batches in islice(loader.from_position(Position()), loader.steps_in_epoch()):
+    for _, batches in islice(loader.from_position(DataPosition()), loader.steps_in_epoch()):
         for batch in batches:
             for row, index in enumerate(batch.indices):
                 left, right = expected[index]
@@ -195,7 +197,7 @@ def test_every_pair_is_what_plain_code_makes_of_its_lines(tmp_path, shared: bool
 def test_each_file_is_read_and_each_sentence_encoded_once(tmp_path, monkeypatch) -> None:
     corpora = in_three_languages(tmp_path)
     read, encoded = [], []
-    read_blocks, encode_sides = encoding.read_blocks, Codec.encode_sides
+    read_blocks, encode_sides = prepare_workers.read_blocks, Codec.encode_sides
 
     def reading(file):
         read.append(file)
@@ -205,10 +207,10 @@ def test_each_file_is_read_and_each_sentence_encoded_once(tmp_path, monkeypatch)
         encoded.extend(texts)
         return encode_sides(codec, texts, target)
 
-    monkeypatch.setattr(encoding, "read_blocks", reading)
+    monkeypatch.setattr(prepare_workers, "read_blocks", reading)
     monkeypatch.setattr(Codec, "encode_sides", encode)
     given = make_config(
-        "tiny", settings={"data.corpora": corpora, "text.size": 420, "data.valid_size": 0}
+        "tiny", settings={"data.corpora": corpora, "text.vocab_size": 420, "data.valid_size": 0}
     )
     data = prepare(given, tmp_path / "data")
     assert len(data.train) > 6 * 130

@@ -8,7 +8,7 @@ from dragoman.data.store import (
     SOURCE_IDS,
     TARGET_IDS,
     TEXT,
-    RowsWriter,
+    RaggedFileWriter,
     Side,
     Store,
     StoreWriter,
@@ -22,7 +22,7 @@ MARK, END = 2, 3
 
 
 def write_rows(folder, name: str, sequences: list[list[int]], dtype: np.dtype) -> None:
-    with RowsWriter(folder, name) as rows:
+    with RaggedFileWriter(folder, name) as rows:
         for sequence in sequences:
             rows.add(np.array(sequence, dtype=dtype), np.array([len(sequence)]))
 

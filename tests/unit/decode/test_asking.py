@@ -15,7 +15,7 @@ from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.errors import TranslationError
 
 _LONGEST_S = 60  # far more than a busy machine takes
-GREEDY, WIDE = Manner(DecodingConfig(beam=1)), Manner(DecodingConfig(beam=4), nbest=2)
+GREEDY, WIDE = Manner(DecodingConfig(beam_size=1)), Manner(DecodingConfig(beam_size=4), nbest=2)
 
 
 def found(number: int) -> list[Hypothesis]:

@@ -19,7 +19,7 @@ from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.errors import TranslationError
 from dragoman.text.subword import Flat
 
-GREEDY, WIDE = Manner(DecodingConfig(beam=1)), Manner(DecodingConfig(beam=4))
+GREEDY, WIDE = Manner(DecodingConfig(beam_size=1)), Manner(DecodingConfig(beam_size=4))
 _LONGEST_S = 60  # far more than a busy machine takes
 
 

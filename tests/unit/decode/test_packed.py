@@ -12,7 +12,7 @@ from dragoman.decode.searcher import Searcher
 from dragoman.text.subword import Flat
 from tests.conftest import small_engine
 
-GREEDY = Manner(DecodingConfig(beam=1))
+GREEDY = Manner(DecodingConfig(beam_size=1))
 SENTENCES = [
     [Hypothesis((5, 6), -0.5, (-0.1, -0.2, -0.3), complete=True)],
     [Hypothesis((), -np.inf, (), complete=False)],

@@ -25,9 +25,9 @@ from dragoman.decode.search.table import RecordedSearch
 from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator, Window, numbered
-from dragoman.engine.choose import make_engine
-from dragoman.engine.deferred import DeferredEngine
-from dragoman.engine.gpus import Place
+from dragoman.engine.factory import make_engine
+from dragoman.engine.gpus import DeviceSlot
+from dragoman.engine.lazy import LazyEngine
 from dragoman.errors import TranslationError
 from dragoman.text.subword import Flat
 
@@ -41,7 +41,7 @@ _LONGEST_S = 60  # far more than a busy machine takes
 @pytest.fixture(scope="module")
 def translator() -> Translator:
     loaded = Translator.load()
-    config = replace(loaded.config, {"decoding.beam": 2})
+    config = replace(loaded.config, {"decoding.beam_size": 2})
     return Translator(loaded.engine, loaded.codec, config, loaded.bundle)
 
 
@@ -116,7 +116,7 @@ def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypa
 class FarEngine:
     """A searcher that tells where it is: the process, and the GPU that it was sent to."""
 
-    def settle(self, place: Place) -> None:
+    def load_on(self, place: DeviceSlot) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = place.gpu
 
     def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
@@ -127,7 +127,7 @@ class FarEngine:
 
 
 def _whereabouts(lines: list[str], ask: processes.Search) -> list[tuple[int, ...]]:
-    queries = [Query([int(line)], Manner(DecodingConfig(beam=1))) for line in lines]
+    queries = [Query([int(line)], Manner(DecodingConfig(beam_size=1))) for line in lines]
     return [answer[0].tokens for answer in ask(queries)]
 
 
@@ -145,7 +145,7 @@ def assert_gone(pids: Iterable[int]) -> None:
 
 
 def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
-    places = [Place("3", 0.5), Place("5", 0.5)]
+    places = [DeviceSlot("3", 0.5), DeviceSlot("5", 0.5)]
     with processes.Forks.started(_whereabouts, 4, [["1"]] * 4, FarEngine(), places) as forks:
         found = [future.result() for future in forks.begun]
         found.append(forks.submit(["2", "1"]).result())
@@ -162,7 +162,7 @@ def test_engines_may_have_processes_and_gpus_of_their_own() -> None:
 
 def test_engines_of_before_are_gone_when_others_begin(monkeypatch) -> None:
     """Nobody waits at the end of a file, but the next one needs their memory."""
-    places = [Place("0", 1)]
+    places = [DeviceSlot("0", 1)]
     waitpid, freed = os.waitpid, threading.Event()
 
     def slowly(process: int, options: int) -> tuple[int, int]:
@@ -188,7 +188,7 @@ def assert_lives(pids: Iterable[int]) -> None:
 
 
 def test_there_are_no_more_engines_than_processes_that_ask() -> None:
-    places = [Place(str(number), 1) for number in range(3)]
+    places = [DeviceSlot(str(number), 1) for number in range(3)]
     with processes.Forks.started(_whereabouts, 1, [["1"]], FarEngine(), places) as forks:
         (((_, gpu),),) = [future.result() for future in forks.begun]
         assert gpu == 0
@@ -210,7 +210,7 @@ def test_engines_that_cannot_be_forked_leave_nothing_behind(most: int, monkeypat
 
     monkeypatch.setattr(os, "fork", sometimes)
     with pytest.raises(OSError, match="too many processes"):
-        processes.Forks(_whereabouts, 2, [["1"]], FarEngine(), [Place("0", 1)] * 2)
+        processes.Forks(_whereabouts, 2, [["1"]], FarEngine(), [DeviceSlot("0", 1)] * 2)
     assert multiprocessing.active_children() == []
     assert len(forked) == most
     assert_gone(forked)
@@ -218,7 +218,7 @@ def test_engines_that_cannot_be_forked_leave_nothing_behind(most: int, monkeypat
 
 def test_the_death_of_an_engine_is_told() -> None:
     chunks = [["1"], ["9"]]
-    started = processes.Forks.started(_whereabouts, 2, chunks, FarEngine(), [Place("0", 1)])
+    started = processes.Forks.started(_whereabouts, 2, chunks, FarEngine(), [DeviceSlot("0", 1)])
     died = pytest.raises(TranslationError, match="the process that runs the model has died")
     with started as forks, died:
         [future.result() for future in forks.begun]
@@ -226,12 +226,14 @@ def test_the_death_of_an_engine_is_told() -> None:
 
 
 def test_an_engine_that_is_made_stays_where_it_is(translator, monkeypatch) -> None:
-    monkeypatch.setattr(translating, "places", lambda cores: [Place("0", 1)] * cores)
+    monkeypatch.setattr(
+        translating, "plan_device_slots", lambda cores: [DeviceSlot("0", 1)] * cores
+    )
     monkeypatch.setattr(translating, "usable_cores", lambda: 2)
     assert translator._places() == []
-    deferred = DeferredEngine(translator.bundle, lambda bundle: translator.engine)
+    deferred = LazyEngine(translator.bundle, lambda bundle: translator.engine)
     later = Translator(deferred, translator.codec, translator.config)
-    assert later._places() == [Place("0", 1)] * 2
+    assert later._places() == [DeviceSlot("0", 1)] * 2
     assert deferred.ready is translator.engine
     assert later._places() == []
 

@@ -42,7 +42,7 @@ def test_a_long_text_is_split_and_joined(translator) -> None:
 
 def test_sentence_by_sentence_each_is_a_text_of_its_own(translator) -> None:
     """The toy language has no sentences, so what counts is which sources the engine was given."""
-    one_by_one = replace(translator.config, {"decoding.by_sentence": True}).decoding
+    one_by_one = replace(translator.config, {"decoding.split_sentences": True}).decoding
     texts = ["eins zwei. Drei!", "vier", "", "eins. Zwei. Drei."]
     together, apart = (
         translator.pipeline.splitter(texts, Request(decoding=d)) for d in (None, one_by_one)
@@ -70,10 +70,10 @@ def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_take
     monkeypatch.setattr("dragoman.decode.promises.keep_numbers.number_errors", vowels)
     monkeypatch.setattr("dragoman.decode.promises.keep_numbers._DIGIT", re.compile(""))
     settings = replace(
-        translator.config, {"decoding.keep_numbers": True, "decoding.beam": 2}
+        translator.config, {"decoding.keep_numbers": True, "decoding.beam_size": 2}
     ).decoding
     texts = ["eins vier zwei", "eins zwei", "vier"]
-    wide = replace(translator.config, {"decoding.beam": 8}).decoding
+    wide = replace(translator.config, {"decoding.beam_size": 8}).decoding
     kept, plain = (
         translator(texts, Request(decoding=d)) for d in (settings, translator.config.decoding)
     )
@@ -131,7 +131,7 @@ def test_the_default_target_is_the_first_that_is_not_the_source(translator) -> N
     several = Codec.learn(
         ["eins zwei drei"] * 9,
         ["one two three"] * 9,
-        TextConfig(size=300),
+        TextConfig(vocab_size=300),
         Languages(("de", "en"), ("de", "en")),
     )
     many = Translator(translator.engine, several, translator.config)

@@ -20,7 +20,7 @@ from dragoman.decode.translator import WINDOW_LINES, Translator
 class Counting:
     """An engine that notes the sources it is given."""
 
-    on_one_core = None  # every batch comes through here
+    single_threaded = None  # every batch comes through here
 
     def __init__(self, engine: Any, sources: list[tuple[int, ...]] | None = None):
         self._engine = engine
@@ -37,7 +37,7 @@ class Counting:
     def at_precision(self, precision: str) -> "Counting":
         return self
 
-    def chosen(self, source: Sequence[int]) -> "Counting":
+    def route(self, source: Sequence[int]) -> "Counting":
         return self
 
     @property
@@ -55,7 +55,7 @@ class Counting:
 @pytest.fixture(scope="module")
 def plain() -> Translator:
     translator = Translator.load()
-    config = replace(translator.config, {"decoding.keep_numbers": False, "decoding.beam": 2})
+    config = replace(translator.config, {"decoding.keep_numbers": False, "decoding.beam_size": 2})
     return Translator(translator.engine, translator.codec, config)
 
 
@@ -141,7 +141,7 @@ def test_the_wider_the_beam_the_fewer_sentences_in_a_batch(
     plain, groups, beam, nbest, largest
 ) -> None:
     lines = [f"Tom hat {number} Katzen." for number in range(300)]
-    plain(lines, Request(to="en", decoding=DecodingConfig(beam=beam), nbest=nbest))
+    plain(lines, Request(to="en", decoding=DecodingConfig(beam_size=beam), nbest=nbest))
     assert sum(groups) == 300
     assert max(groups) == largest  # 128 hypotheses of 32 positions, or one sentence
 
@@ -149,7 +149,7 @@ def test_the_wider_the_beam_the_fewer_sentences_in_a_batch(
 def test_the_same_holds_where_translations_are_drawn(plain, groups) -> None:
     plain(
         ["Ja."] * 20,
-        Request(to="en", decoding=DecodingConfig(beam=1), nbest=64, sampling=Sampling()),
+        Request(to="en", decoding=DecodingConfig(beam_size=1), nbest=64, sampling=Sampling()),
     )
     assert groups == [2] * 10
 
@@ -157,7 +157,7 @@ def test_the_same_holds_where_translations_are_drawn(plain, groups) -> None:
 def test_long_sentences_fill_a_batch_by_their_length(plain, groups) -> None:
     lines = [f"Tom hat {number} Katzen" + " und einen Hund" * 15 for number in range(40)]
     longest = max(len(ids) for ids in plain.codec.encode_source(lines, "en"))
-    plain(lines, Request(to="en", decoding=DecodingConfig(beam=4)))
+    plain(lines, Request(to="en", decoding=DecodingConfig(beam_size=4)))
     assert longest > searcher.LEAST_ROOM
     assert max(groups) in (
         plain.engine.batch_tokens // longest,
@@ -169,13 +169,13 @@ def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> 
     beams = []
 
     def search(queries: list[Query], on_step: object, observer: object) -> Any:
-        beams.extend((query.manner.settings.beam, query.manner.nbest) for query in queries)
+        beams.extend((query.manner.settings.beam_size, query.manner.nbest) for query in queries)
         return [[Hypothesis((), 0.0, (0.0,), True)]] * len(queries)
 
     monkeypatch.setattr(plain, "searcher", search)
     plain(
         "Ich habe 12 Katzen.",
-        Request(to="en", decoding=DecodingConfig(beam=600, keep_numbers=True)),
+        Request(to="en", decoding=DecodingConfig(beam_size=600, keep_numbers=True)),
     )
     assert beams[:2] == [(600, 1), (1000, 1000)]
 

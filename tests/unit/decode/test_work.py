@@ -17,7 +17,9 @@ from dragoman.text.subword import Flat
 from tests.conftest import NUMBERS, small_engine
 
 SOURCES = [[5, 6, 7, 3], [8, 3], [9, 10, 11, 12, 13, 14, 3]]
-LONG = DecodingConfig(beam=3, min_length_ratio=20.0, max_length_ratio=20.0, precision="float32")
+LONG = DecodingConfig(
+    beam_size=3, min_length_ratio=20.0, max_length_ratio=20.0, precision="float32"
+)
 TEXTS = ["eins zwei drei", "vier", " ".join(NUMBERS), "x1y2 z34"]
 
 
@@ -31,7 +33,7 @@ class Counting:
     def ready(self):
         return self
 
-    def chosen(self, source):
+    def route(self, source):
         return self
 
     @property
@@ -87,7 +89,7 @@ def test_a_search_asks_the_engine_for_no_more_positions_than_was_counted(
     # itself.
     settings = replace(
         translator.config.decoding,
-        beam=beam,
+        beam_size=beam,
         min_length_ratio=9.0,
         max_source_length=longest,
         max_length_extra=5,

@@ -4,13 +4,13 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from dragoman.bundle.int8 import quantise
-from dragoman.engine.interface import usable_cores
+from dragoman.bundle.int8 import quantize
 from dragoman.engine.onnx import kernels
 from dragoman.engine.onnx.graph import Graph
 from dragoman.engine.onnx.kernels import Factors
-from dragoman.engine.onnx.protobuf import FLOAT, UINT8
+from dragoman.engine.onnx.onnx_writer import FLOAT, UINT8
 from dragoman.engine.onnx_engine import SPIN_MICROSECONDS, Sharing
+from dragoman.engine.protocol import usable_cores
 
 
 @pytest.mark.parametrize(("exact", "best"), [(True, Factors.SIGNED), (False, Factors.SMALL_PAIRS)])
@@ -63,7 +63,7 @@ def test_a_source_is_filled_up_to_what_a_cpu_adds_at_once(
 def test_small_pairs_are_multiplied_without_an_error(rows: int, columns: int) -> None:
     """By this CPU's own kernel, against sums in 64 bits."""
     draw = np.random.default_rng(rows * columns)
-    stored = quantise({"w": draw.standard_t(3, size=(80, columns)).astype(np.float32)})
+    stored = quantize({"w": draw.standard_t(3, size=(80, columns)).astype(np.float32)})
     stored["w"][:4] = [[255], [1], [255], [1]]  # the largest of both signs
     weights = Factors.SMALL_PAIRS.of(stored)["w"]
     x = draw.integers(0, 256, size=(rows, columns), dtype=np.uint8)

@@ -13,7 +13,7 @@ from dragoman.config import DecodingConfig
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.task import Task
 from dragoman.engine.ensemble import Ensemble
-from dragoman.engine.interface import Step, top_k
+from dragoman.engine.protocol import Step, top_k
 from dragoman.errors import BundleError
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
@@ -42,7 +42,7 @@ class Table:
     def start(self, sources: Sequence[Sequence[int]]) -> None:
         return None
 
-    def step(self, state, parents, tokens, k, *, attention=False, forbid=None) -> Step:
+    def step(self, state, parents, tokens, k, *, attention=False, banned=None) -> Step:
         found = self._log_probs[tokens]
         return Step(None, None, found, None) if k is None else Step(None, *top_k(found, k), None)
 
@@ -69,7 +69,7 @@ def test_each_step_has_the_mean_of_the_probabilities() -> None:
 
 def test_search_and_scores_go_by_the_mean_and_not_by_any_member() -> None:
     settings = DecodingConfig(
-        beam=4, length_penalty="none", max_length_ratio=0.0, max_length_extra=4
+        beam_size=4, length_penalty="none", max_length_ratio=0.0, max_length_extra=4
     )
     found = beam_search(Ensemble(MEMBERS), [[A]], Task(settings, nbest=4))[0]
     said = {"".join("ab"[token - A] for token in h.tokens): math.exp(h.score) for h in found}

@@ -7,7 +7,7 @@ import ctypes
 import pytest
 
 from dragoman.engine import gpus as asked
-from dragoman.engine.gpus import Gpu, Place, gpus, places
+from dragoman.engine.gpus import DeviceSlot, Gpu, gpus, plan_device_slots
 
 GIB = 2**30
 
@@ -81,11 +81,11 @@ def test_only_those_that_this_process_may_see_count(monkeypatch) -> None:
 def test_a_large_gpu_has_several_processes_if_there_are_cores_for_them(monkeypatch) -> None:
     found: list[Gpu] = []
     monkeypatch.setattr(asked, "gpus", lambda: found)
-    assert places(16) == [Place("", 1)]
+    assert plan_device_slots(16) == [DeviceSlot("", 1)]
     found.append(Gpu("0", 139 * GIB))
-    assert places(16) == [Place("0", 1 / 2)] * 2
-    assert places(7) == [Place("0", 1)]
-    assert places(2) == [Place("0", 1)]
+    assert plan_device_slots(16) == [DeviceSlot("0", 1 / 2)] * 2
+    assert plan_device_slots(7) == [DeviceSlot("0", 1)]
+    assert plan_device_slots(2) == [DeviceSlot("0", 1)]
     found.append(Gpu("1", 24 * GIB))
-    assert places(16) == [Place("0", 1 / 2)] * 2 + [Place("1", 1)]
-    assert places(8) == [Place("0", 1), Place("1", 1)]
+    assert plan_device_slots(16) == [DeviceSlot("0", 1 / 2)] * 2 + [DeviceSlot("1", 1)]
+    assert plan_device_slots(8) == [DeviceSlot("0", 1), DeviceSlot("1", 1)]

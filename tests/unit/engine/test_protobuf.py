@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from dragoman.bundle.folder import read_bundle
-from dragoman.bundle.int8 import quantise, signed
-from dragoman.engine.onnx import protobuf
+from dragoman.bundle.int8 import quantize, signed
+from dragoman.engine.onnx import onnx_writer
 from dragoman.engine.onnx.graph import IR_VERSION, MICROSOFT, OPSETS
 from dragoman.engine.onnx.graphs import columns_graph, encoder_graph, listed_step_graph, step_graph
 from tests.forging import KEPT
@@ -32,7 +32,7 @@ ATTRIBUTES = {
 
 @pytest.mark.parametrize("array", ARRAYS, ids=str)
 def test_a_tensor_is_what_onnx_makes_of_the_array(array: np.ndarray) -> None:
-    assert protobuf.tensor(array, "t") == numpy_helper.from_array(array, "t").SerializeToString()
+    assert onnx_writer.tensor(array, "t") == numpy_helper.from_array(array, "t").SerializeToString()
 
 
 def test_an_external_tensor_says_where_it_lies() -> None:
@@ -40,21 +40,21 @@ def test_an_external_tensor_says_where_it_lies() -> None:
     wanted.data_location = TensorProto.EXTERNAL
     for key, value in (("location", "w"), ("offset", "2400"), ("length", "2400")):
         wanted.external_data.add(key=key, value=value)
-    ours = protobuf.external_tensor("w[2:4]", np.dtype(np.float32), [2, 300], "w", 2400, 2400)
+    ours = onnx_writer.external_tensor("w[2:4]", np.dtype(np.float32), [2, 300], "w", 2400, 2400)
     assert ours == wanted.SerializeToString()
 
 
 @pytest.mark.parametrize("shape", [[], [1, "S"], ["B", 300]], ids=str)
 def test_a_value_has_kind_and_shape(shape: list[int | str]) -> None:
     wanted = helper.make_tensor_value_info("x", TensorProto.INT32, shape)
-    assert protobuf.value_info("x", protobuf.INT32, shape) == wanted.SerializeToString()
+    assert onnx_writer.value_info("x", onnx_writer.INT32, shape) == wanted.SerializeToString()
 
 
 def test_a_node_has_every_kind_of_attribute_that_we_use() -> None:
     values = {**ATTRIBUTES, "value": numpy_helper.from_array(ATTRIBUTES["value"])}
     wanted = helper.make_node("Op", ["a", ""], ["b", "c"], domain=MICROSOFT, **values)
     assert (
-        protobuf.node("Op", ["a", ""], ["b", "c"], MICROSOFT, ATTRIBUTES)
+        onnx_writer.node("Op", ["a", ""], ["b", "c"], MICROSOFT, ATTRIBUTES)
         == wanted.SerializeToString()
     )
 
@@ -69,14 +69,14 @@ def test_a_model_is_what_onnx_makes_of_the_same_parts() -> None:
         graph, opset_imports=opsets, producer_name="dragoman", ir_version=IR_VERSION
     )
     parts = ([message.SerializeToString()] for message in (node, one, x, y))
-    assert protobuf.model("sum", *parts, OPSETS, IR_VERSION) == wanted.SerializeToString()
+    assert onnx_writer.model("sum", *parts, OPSETS, IR_VERSION) == wanted.SerializeToString()
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_any_whole_number_is_read_as_it_was_written(number: int) -> None:
-    attribute = onnx.NodeProto.FromString(protobuf.node("Op", [], [], "", {"i": number})).attribute[
-        0
-    ]
+    attribute = onnx.NodeProto.FromString(
+        onnx_writer.node("Op", [], [], "", {"i": number})
+    ).attribute[0]
     assert (attribute.i, attribute.type) == (number, onnx.AttributeProto.INT)
 
 
@@ -84,7 +84,7 @@ def test_any_whole_number_is_read_as_it_was_written(number: int) -> None:
 def test_onnx_finds_our_graphs_well_formed_and_every_weight_inside_its_array(kind: str) -> None:
     bundle = read_bundle(KEPT)
     config = bundle.config.model
-    weights = bundle.weights if kind == "float32" else signed(quantise(bundle.weights))
+    weights = bundle.weights if kind == "float32" else signed(quantize(bundle.weights))
     measured = {name.split(".project")[0].removesuffix(".weight"): 3.0 for name in weights}
     ranges = measured if kind == "ranges" else {}
     graphs = [

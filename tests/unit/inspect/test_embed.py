@@ -26,10 +26,10 @@ TEXTS = ["eins zwei drei", "", "neun", "acht acht acht vier null sechs"]
 
 def test_a_vector_is_the_direction_of_the_mean_over_the_encoders_outputs(translator) -> None:
     vectors = translator.embed(TEXTS)
-    assert vectors.shape == (4, translator.config.model.width)
+    assert vectors.shape == (4, translator.config.model.d_model)
     for text, vector in zip(TEXTS, vectors, strict=True):
         ids = translator.codec.encode_source([text])[0]
-        memory, _ = translator.engine.model.encode(torch.tensor([ids]))
+        memory, _ = translator.engine.model.encoder_states(torch.tensor([ids]))
         mean = memory[0].mean(dim=0).numpy() if text else np.zeros(len(vector))
         np.testing.assert_allclose(vector, mean / (np.linalg.norm(mean) or 1), atol=1e-5)
 
@@ -85,11 +85,11 @@ def test_translations_find_each_other_where_one_decoder_speaks_for_both_language
     german, english = map(str, write_corpus(tmp_path, "train", toy_pairs(1000, longest=4)))
     settings = {
         **SMALL, **SHORT_SEARCH,
-        "text.size": 400, "training.batch_tokens": 1000, "training.max_steps": 60,
+        "text.vocab_size": 400, "training.batch_tokens": 1000, "training.max_steps": 60,
         "model.dropout": 0.0,
         "training.validate_every": 0, "training.warmup_steps": 30, "training.learning_rate": 1e-2,
         "data.valid_size": 5,
-        "training.average": 1,
+        "training.average_checkpoints": 1,
     }  # fmt: skip
     corpora = (Corpus(german, english), Corpus(english, english))
     train(tmp_path / "run", corpora=corpora, preset="tiny", settings=settings, device="cpu")

@@ -9,7 +9,7 @@ import torch
 from dragoman.config import make_config, replace
 from dragoman.data.batches import collate
 from dragoman.errors import ConfigError
-from dragoman.lab.minimum_risk import RiskGradients, draw, expected_cost
+from dragoman.lab.minimum_risk import MinimumRiskGradients, draw, expected_cost
 from dragoman.text.metrics import gleu
 from dragoman.training.cost import bytes_per_position, training_flops
 from dragoman.training.gradients import Gradients
@@ -20,13 +20,11 @@ BATCH = collate([[5, 6, 3], [7, 3]], [[5, 6], [8]], WORDS, WORDS)
 
 
 def risk_config(**settings: object):
-    return small_config(
-        **{"training__objective": "risk", "training__init": "somewhere", **settings}
-    )
+    return small_config(**{"training__objective": "mrt", "training__init": "somewhere", **settings})
 
 
-def risk_gradients(model, **settings: object) -> RiskGradients:
-    return RiskGradients(model, risk_config(**settings), torch.device("cpu"), WORDS)
+def risk_gradients(model, **settings: object) -> MinimumRiskGradients:
+    return MinimumRiskGradients(model, risk_config(**settings), torch.device("cpu"), WORDS)
 
 
 def test_gleu_is_the_smaller_of_precision_and_recall() -> None:
@@ -65,7 +63,7 @@ def test_the_loss_is_the_risk_of_what_was_drawn() -> None:
     for each token."""
     model = small_model(9)
     gradients = risk_gradients(
-        model, training__risk_sharpness=0.3, training__risk_likelihood=0.0, training__risk_samples=3
+        model, training__mrt_sharpness=0.3, training__mrt_likelihood=0.0, training__mrt_samples=3
     )
     torch.manual_seed(1)
     loss, _ = gradients.losses(BATCH)
@@ -94,8 +92,8 @@ def test_the_gradient_makes_better_translations_likelier() -> None:
     model = small_model(9)
     batch = collate([[5, 3]], [[6]], WORDS, WORDS)
     gradients = risk_gradients(
-        model, training__risk_samples=1000, training__risk_likelihood=0.0, data__max_length=1,
-        training__risk_sharpness=0.01,
+        model, training__mrt_samples=1000, training__mrt_likelihood=0.0, data__max_length=1,
+        training__mrt_sharpness=0.01,
     )  # fmt: skip
 
     def probability_of_the_reference() -> float:
@@ -106,8 +104,8 @@ def test_the_gradient_makes_better_translations_likelier() -> None:
 
     before = probability_of_the_reference()
     torch.manual_seed(1)
-    gradients.clear()
-    gradients.add(batch, batch.tokens)
+    gradients.zero()
+    gradients.accumulate(batch, batch.tokens)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter -= 0.1 * parameter.grad
@@ -123,7 +121,7 @@ def test_likelihood_is_mixed_in_with_its_weight() -> None:
         torch.manual_seed(1)
         losses.append(
             risk_gradients(
-                model, training__risk_likelihood=weight, training__risk_sharpness=0.5
+                model, training__mrt_likelihood=weight, training__mrt_sharpness=0.5
             ).losses(BATCH)[0]
         )
     assert (losses[1] - losses[0]).item() == pytest.approx(0.5 * 0.25 * likelihood.item(), rel=1e-4)
@@ -150,13 +148,13 @@ def test_draws_follow_the_model_and_the_seed() -> None:
 def test_the_work_on_what_was_drawn_is_counted() -> None:
     """At least a pass over as many sources again for each translation."""
     model = small_model(9)
-    gradients = risk_gradients(model, training__risk_samples=4)
-    gradients.clear()
-    gradients.add(BATCH, BATCH.tokens)
+    gradients = risk_gradients(model, training__mrt_samples=4)
+    gradients.zero()
+    gradients.accumulate(BATCH, BATCH.tokens)
     plain = training_flops(model, BATCH)
     once = gradients.flops([BATCH])
     assert once > 3 * plain
-    gradients.clear()
+    gradients.zero()
     assert gradients.flops([BATCH]) == plain
     likelihood = replace(risk_config(), {"training.objective": "likelihood"})
     assert bytes_per_position(risk_config(), 9) == 9 * bytes_per_position(likelihood, 9)
@@ -166,12 +164,12 @@ def test_the_work_on_what_was_drawn_is_counted() -> None:
     ("settings", "reason"),
     [
         ({"training.init": ""}, "--init"),
-        ({"training.consistency": 1.0}, r"training\.consistency"),
+        ({"training.r_drop_alpha": 1.0}, r"training\.r_drop_alpha"),
         ({"model.architecture": "lexical"}, "lexical"),
     ],
 )
 def test_risk_where_it_makes_no_sense_is_refused(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         make_config(
-            settings={"training.objective": "risk", "training.init": "somewhere", **settings}
+            settings={"training.objective": "mrt", "training.init": "somewhere", **settings}
         )

@@ -78,13 +78,13 @@ def test_a_word_outside_the_window_changes_nothing() -> None:
     """One layer, window 1: an encoded word depends on itself and its neighbours; weights elsewhere
     are exactly 0."""
     settings = {
-        "model__attention__span": "local",
+        "model__attention__pattern": "local",
         "model__attention__window": 1,
-        "model__encoder_layers": 1,
+        "model__num_encoder_layers": 1,
     }
     model = small_model(seed=2, **settings)  # one whose softmax is not saturated
     source, changed = torch.tensor([[5, 6, 7, 8, 9, 3]]), torch.tensor([[5, 6, 7, 12, 9, 3]])
-    before, after = model.encode(source)[0][0], model.encode(changed)[0][0]
+    before, after = model.encoder_states(source)[0][0], model.encoder_states(changed)[0][0]
     same = [bool(torch.equal(x, y)) for x, y in zip(before, after, strict=True)]
     assert same == [True, True, False, False, False, True]
     target = torch.tensor([[2, 7, 8, 9]])
@@ -95,7 +95,7 @@ def test_a_word_outside_the_window_changes_nothing() -> None:
 
 
 def test_local_attention_by_torchs_kernel_is_that_of_the_formula() -> None:
-    config = small_config(model__attention__span="local", model__attention__window=2).model
+    config = small_config(model__attention__pattern="local", model__attention__window=2).model
     attention = Attention(config)
     record = []
     x = torch.randn(2, 9, 32)

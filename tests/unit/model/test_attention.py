@@ -83,7 +83,7 @@ def test_three_ways_to_mask_are_one() -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_no_position_sees_a_later_one_in_any_layer(norm: str) -> None:
-    model = small_model(model__norm=norm)
+    model = small_model(model__norm_position=norm)
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9, 10, 11]])
     changed = target.clone()
     changed[0, 3] = 15
@@ -100,7 +100,7 @@ def test_no_position_sees_a_later_one_in_any_layer(norm: str) -> None:
 def test_the_decoder_looks_at_the_encoders_last_layer() -> None:
     model = small_model()
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8]])
-    memory, mask = model.encode(source)
+    memory, mask = model.encoder_states(source)
     torch.testing.assert_close(
         looking_at(model, target, [memory, memory], mask), model(source, target)
     )
@@ -111,7 +111,7 @@ def test_the_decoder_looks_at_the_encoders_last_layer() -> None:
 
 def test_a_decoder_layer_looks_at_the_encoder_layer_of_its_number() -> None:
     """The first memory is that of an encoder with the first layer alone."""
-    model = small_model(model__attention__memory="same-layer")
+    model = small_model(model__attention__cross_attention_layer="same-layer")
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8]])
     mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
     first = model.encoder[0](model.source_embedding(source), model.encoder[0].attention)
@@ -131,4 +131,4 @@ def looking_at(model: Transformer, target: Tensor, memories: list[Tensor], mask:
         for layer, x in zip(model.decoder, memories, strict=True)
         for tensor in layer.cross.keys_values(x)
     ]
-    return model.advance(target, 0, [tensor[:, :, :0] for tensor in given], [*given, mask])[0]
+    return model.decode(target, 0, [tensor[:, :, :0] for tensor in given], [*given, mask])[0]

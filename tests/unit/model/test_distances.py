@@ -14,7 +14,7 @@ def rotary(base: float = 100.0) -> Rotary:
 
 def relative() -> Relative:
     config = small_config(
-        model__positions__kind="relative", model__width=H * K, model__heads=H
+        model__positions__kind="relative", model__d_model=H * K, model__num_heads=H
     ).model
     made = Relative(config, K).double()
     torch.nn.init.normal_(made.by_distance, generator=torch.Generator().manual_seed(3))
@@ -104,8 +104,8 @@ def test_alibis_slopes_for_twelve_heads_are_the_papers() -> None:
 def test_with_alibi_a_score_falls_with_the_distance_by_its_heads_slope() -> None:
     """The paper's slopes for eight heads are 1/2, 1/4, ..., 1/256; the queries are the last of the
     keys."""
-    config = small_config(model__positions__kind="alibi", model__heads=8).model
-    bias = DISTANCES["alibi"](config, config.width // 8).bias(2, 5)
+    config = small_config(model__positions__kind="alibi", model__num_heads=8).model
+    bias = DISTANCES["alibi"](config, config.d_model // 8).bias(2, 5)
     for head, t, s in np.ndindex(8, 2, 5):
         assert float(bias[head, t, s]) == -(0.5 ** (head + 1)) * abs(3 + t - s)
     attention = Attention(config)

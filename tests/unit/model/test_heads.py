@@ -14,7 +14,7 @@ def attention(layout: str, heads: int = H) -> Attention:
     settings = {"projections": False} if layout == "bare" else {"heads_layout": layout}
     settings |= {"groups": heads}  # fewer are in test_later_parts
     named = {f"model__attention__{name}": value for name, value in settings.items()}
-    made = Attention(small_config(model__width=D, model__heads=heads, **named).model).double()
+    made = Attention(small_config(model__d_model=D, model__num_heads=heads, **named).model).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(
@@ -104,8 +104,8 @@ def test_shared_keys_and_values_are_the_same_for_all_heads() -> None:
 def test_without_projections_there_is_nothing_to_learn_and_one_head_is_the_bare_formula() -> None:
     """w = softmax(x·x) over all words, y = w x."""
     config = small_config(
-        model__width=D,
-        model__heads=1,
+        model__d_model=D,
+        model__num_heads=1,
         model__attention__projections=False,
         model__attention__similarity="dot",
     )

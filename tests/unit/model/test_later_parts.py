@@ -44,7 +44,7 @@ def test_a_gate_multiplies(kind: str) -> None:
     h = opened * values
     expected = h @ network.outer.weight.detach().numpy().T + network.outer.bias.detach().numpy()
     np.testing.assert_allclose(network(x).detach(), expected)
-    assert h.shape[-1] == small_config().model.feed_forward_width
+    assert h.shape[-1] == small_config().model.d_ff
 
 
 def test_each_word_takes_the_two_experts_that_fit_best() -> None:
@@ -78,7 +78,9 @@ def test_groups_of_heads_share_their_keys_and_values() -> None:
     made = {
         layout: Attention(
             small_config(
-                model__heads=4, model__attention__heads_layout=layout, model__attention__groups=2
+                model__num_heads=4,
+                model__attention__heads_layout=layout,
+                model__attention__groups=2,
             ).model
         ).double()
         for layout in ("grouped", "paper")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from dragoman.model.attention import Record
+from dragoman.model.attention import AttentionRecord
 from dragoman.model.layers import NORMS, PLACEMENTS, FeedForward
 from dragoman.model.weights import get_weights
 from tests.conftest import small_config, small_model
@@ -24,7 +24,7 @@ def double(h: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_the_norm_stands_where_its_name_says(placement: str) -> None:
-    around = PLACEMENTS[placement](small_config(model__norm=placement).model).eval()
+    around = PLACEMENTS[placement](small_config(model__norm_position=placement).model).eval()
     x = torch.randn(2, 5, 32) * 7 + 3
 
     def norm(h: torch.Tensor) -> torch.Tensor:
@@ -39,7 +39,9 @@ def test_the_norm_stands_where_its_name_says(placement: str) -> None:
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("kind", NORMS)
 def test_without_residuals_the_input_is_not_added(placement: str, kind: str) -> None:
-    config = small_config(model__norm=placement, model__norm_kind=kind, model__residual=False).model
+    config = small_config(
+        model__norm_position=placement, model__norm_type=kind, model__residual=False
+    ).model
     around = PLACEMENTS[placement](config).eval()
     x = torch.randn(2, 5, 32) * 7 + 3
     expected = around.norm(2 * x) if placement == "post" else 2 * around.norm(x)
@@ -50,7 +52,7 @@ def test_no_norm_leaves_the_sum_alone() -> None:
     x = torch.randn(2, 5, 32)
     for placement in PLACEMENTS:
         around = PLACEMENTS[placement](
-            small_config(model__norm=placement, model__norm_kind="none").model
+            small_config(model__norm_position=placement, model__norm_type="none").model
         )
         torch.testing.assert_close(around(x, double), 3 * x)
 
@@ -92,12 +94,12 @@ def test_the_gradient_of_batch_norm_is_that_of_finite_differences() -> None:
 
 def test_without_feed_forward_a_layer_is_linear_at_fixed_weights() -> None:
     """No norm, no network: nothing is left but a sum of values by the weights, times Wo."""
-    settings = {"model__feed_forward": False, "model__norm_kind": "none", "model__residual": False}
+    settings = {"model__feed_forward": False, "model__norm_type": "none", "model__residual": False}
     model = small_model(**settings)
     assert not [name for name in get_weights(model) if "feed_forward" in name]
     attention = model.encoder[0].attention
     x = torch.randn(1, 4, 32)
-    looks: Record = []
+    looks: AttentionRecord = []
     layer_output = model.encoder[0](x, lambda h: attention(h, record=looks))
     values = attention.project.keys_values(x).v
     torch.testing.assert_close(layer_output, attention.project.join(looks[0].weights @ values))

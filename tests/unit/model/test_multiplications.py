@@ -25,8 +25,10 @@ def test_convolutions_count_their_kernels_and_the_looks_of_each_target_at_each_s
     config = small_config(**{"model.architecture": "convs2s", "model.kernel_width": 3}).model
     pieces = vocabulary(20)
     model = build_model(config, pieces, pieces, shared=True)
-    width, kernel = config.width, 2 * 3 * config.width**2  # a gate doubles what comes out
+    width, kernel = config.d_model, 2 * 3 * config.d_model**2  # a gate doubles what comes out
     sources, targets = np.array([4, 2]), np.array([3, 5])
-    expected = config.encoder_layers * 6 * kernel + 8 * width * 20
-    expected += config.decoder_layers * (8 * (kernel + 2 * width**2) + 2 * width * (4 * 3 + 2 * 5))
+    expected = config.num_encoder_layers * 6 * kernel + 8 * width * 20
+    expected += config.num_decoder_layers * (
+        8 * (kernel + 2 * width**2) + 2 * width * (4 * 3 + 2 * 5)
+    )
     assert model.multiplications(sources, targets) == expected

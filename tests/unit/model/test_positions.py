@@ -62,7 +62,9 @@ def test_positions_are_joined_as_the_formula_says(kind: str, join: str) -> None:
 def test_the_gradient_of_joined_positions_is_that_of_finite_differences(
     kind: str, join: str
 ) -> None:
-    positions = POSITIONS[kind](config_of(kind, join, model__width=4, model__heads=2)).double()
+    positions = POSITIONS[kind](
+        config_of(kind, join, model__d_model=4, model__num_heads=2)
+    ).double()
     x = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, *weights: positions(x), (x, *positions.parameters()))
 
@@ -78,12 +80,12 @@ def test_learned_positions_end_with_a_clear_error() -> None:
 def test_a_repeated_word_gets_different_vectors_where_positions_are_told(kind: str) -> None:
     join = "concat" if kind == "index" else "add"
     model = small_model(model__positions__kind=kind, model__positions__join=join)
-    memory, _ = model.encode(torch.tensor([[7, 9, 7, 3]]))
+    memory, _ = model.encoder_states(torch.tensor([[7, 9, 7, 3]]))
     assert torch.allclose(memory[0, 0], memory[0, 2], atol=1e-5) == (kind == "none")
 
 
 @pytest.mark.parametrize("settings",
-[{}, {"similarity": "additive"}, {"span": "hard"}, {"heads_layout": "narrow"},
+[{}, {"similarity": "additive"}, {"pattern": "hard"}, {"heads_layout": "narrow"},
                                       {"projections": False}], ids=str)  # fmt: skip
 def test_without_positions_permuting_the_inputs_permutes_the_outputs(settings: dict) -> None:
     named = {f"model__attention__{name}": value for name, value in settings.items()}
@@ -93,13 +95,15 @@ def test_without_positions_permuting_the_inputs_permutes_the_outputs(settings: d
         small_model(model__positions__kind=kind, **named) for kind in ("none", "sinusoidal")
     )
     torch.testing.assert_close(
-        without.encode(source[:, order])[0], without.encode(source)[0][:, order]
+        without.encoder_states(source[:, order])[0], without.encoder_states(source)[0][:, order]
     )
     torch.testing.assert_close(
         without(source[:, order], target), without(source, target), atol=1e-4, rtol=1e-4
     )
     assert not torch.allclose(
-        with_.encode(source[:, order])[0], with_.encode(source)[0][:, order], atol=1e-3
+        with_.encoder_states(source[:, order])[0],
+        with_.encoder_states(source)[0][:, order],
+        atol=1e-3,
     )
 
 

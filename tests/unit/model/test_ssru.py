@@ -10,16 +10,16 @@ from tests.conftest import small_model
 
 
 def test_the_ssru_is_its_formula() -> None:
-    model = small_model(model__decoder_sublayer="ssru")
+    model = small_model(model__decoder_self_attention="ssru")
     unit = model.decoder[0].recurrence
     assert isinstance(unit, SSRU)
-    words = torch.randn(2, 5, model.config.width)
+    words = torch.randn(2, 5, model.config.d_model)
     with torch.no_grad():
-        y, last = unit(words, torch.zeros(2, model.config.width))
+        y, last = unit(words, torch.zeros(2, model.config.d_model))
     w = unit.value.weight.detach().numpy()
     wf, bf = unit.forget.weight.detach().numpy(), unit.forget.bias.detach().numpy()
     for row in range(2):
-        cell = np.zeros(model.config.width)
+        cell = np.zeros(model.config.d_model)
         for t in range(5):
             x = words[row, t].numpy()
             forget = 1 / (1 + np.exp(-(wf @ x + bf)))
@@ -29,14 +29,14 @@ def test_the_ssru_is_its_formula() -> None:
 
 
 def test_a_search_keeps_one_vector_of_each_layer() -> None:
-    model = small_model(model__decoder_sublayer="ssru")
-    past, given = model.begin(torch.tensor([[4, 5, 2], [6, 2, 0]]))
-    assert [tensor.shape for tensor in past] == [(2, model.config.width)] * len(model.decoder)
-    _, past = model.advance(torch.tensor([[1], [1]]), 0, past, given)
-    _, past = model.advance(torch.tensor([[4], [5]]), 1, past, given)
-    assert [tensor.shape for tensor in past] == [(2, model.config.width)] * len(model.decoder)
+    model = small_model(model__decoder_self_attention="ssru")
+    past, given = model.encode(torch.tensor([[4, 5, 2], [6, 2, 0]]))
+    assert [tensor.shape for tensor in past] == [(2, model.config.d_model)] * len(model.decoder)
+    _, past = model.decode(torch.tensor([[1], [1]]), 0, past, given)
+    _, past = model.decode(torch.tensor([[4], [5]]), 1, past, given)
+    assert [tensor.shape for tensor in past] == [(2, model.config.d_model)] * len(model.decoder)
 
 
 def test_settings_about_attention_are_refused_beside_it() -> None:
-    with pytest.raises(ConfigError, match="decoder_sublayer=ssru has not"):
-        small_model(model__decoder_sublayer="ssru", model__decoder_attention=False)
+    with pytest.raises(ConfigError, match="decoder_self_attention=ssru has not"):
+        small_model(model__decoder_self_attention="ssru", model__decoder_attention=False)

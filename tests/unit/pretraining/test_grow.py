@@ -19,10 +19,10 @@ def test_new_layers_stand_at_even_distances() -> None:
 
 
 def test_a_deeper_model_computes_the_same() -> None:
-    shallow = small_model(model__norm="pre", model__encoder_layers=2)
+    shallow = small_model(model__norm_position="pre", model__num_encoder_layers=2)
     weights = {name: array.detach().numpy() for name, array in shallow.state_dict().items()}
     more = grow.grown(weights, grow.spread_out(2, 5))
-    config = small_config(model__norm="pre", model__encoder_layers=5)
+    config = small_config(model__norm_position="pre", model__num_encoder_layers=5)
     deep = build_model(config.model, vocabulary(23), vocabulary(23), shared=True, seed=1)
     deep.load_state_dict({name: torch.from_numpy(array) for name, array in more.items()})
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9]])
@@ -56,6 +56,6 @@ def segmenters():
     """A vocabulary of few merges, and one with whole words."""
     words = {"Bahnhof": 50, "Hof": 20, "Bahn": 20, "der": 90, "Bus": 30}
     return tuple(
-        BytePairs.learn_from_words(words, TextConfig(size=size, coverage=1.0))
+        BytePairs.learn_from_words(words, TextConfig(vocab_size=size, character_coverage=1.0))
         for size in (275, 300)
     )

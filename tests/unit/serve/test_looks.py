@@ -160,8 +160,8 @@ def test_a_study_ends_at_any_layer_of_any_pass(trained) -> None:
     source, target = translator.encode_pair("eins zwei", "one two", request)
     engine = translator.inspector_of(source)
     model = translator.config.model
-    layers = model.encoder_layers + model.decoder_layers
-    heads_of_layers = model.encoder_layers + 2 * model.decoder_layers
+    layers = model.num_encoder_layers + model.num_decoder_layers
+    heads_of_layers = model.num_encoder_layers + 2 * model.num_decoder_layers
 
     def steps(work) -> int:
         count = 0

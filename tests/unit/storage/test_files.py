@@ -22,7 +22,7 @@ from dragoman.storage.files import (
     write_atomically,
     writing,
 )
-from dragoman.training.state import Checkpoints, Progress
+from dragoman.training.checkpoint import Checkpoints, Progress
 from tests.conftest import small_model
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may do this")

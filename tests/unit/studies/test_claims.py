@@ -302,7 +302,7 @@ def test_what_holds_for_one_place_of_the_norm_alone_is_said_of_that_one_alone() 
 def test_a_norm_keeps_the_gradient_in_range_through_twelve_layers() -> None:
     """And without it, sums of sums let it grow on the way down."""
     with_norm, without = (
-        block.gradient_of_first_layer(block.Stack({"norm_kind": kind}, 12, 0))
+        block.gradient_of_first_layer(block.Stack({"norm_type": kind}, 12, 0))
         for kind in ("layer", "none")
     )
     assert 0.1 < with_norm < 10

@@ -10,7 +10,9 @@ from dragoman.data.batches import rng
 from studies import tasks
 from studies.tasks import PAD, SPECIAL, TASKS, Outcome, Trial, right_by_group, run_trial
 
-COPY = Trial("copy", {"symbols": 4, "shortest": 1, "longest": 3}, {"width": 16, "heads": 2}, 3)
+COPY = Trial(
+    "copy", {"symbols": 4, "shortest": 1, "longest": 3}, {"d_model": 16, "num_heads": 2}, 3
+)
 
 
 def test_copying_asks_for_the_words_and_nothing_behind_them() -> None:
@@ -100,7 +102,7 @@ def test_a_rule_makes_a_first_syllable_always_the_same_and_no_rule_does_not() ->
 
 
 def test_an_answer_in_parts_is_right_if_all_of_them_are() -> None:
-    trial = Trial("dictionary", {"length": 5, "cut": "pieces", "symbols": 40}, {"width": 16}, 1)
+    trial = Trial("dictionary", {"length": 5, "cut": "pieces", "symbols": 40}, {"d_model": 16}, 1)
     model = tasks.model_for(trial)
     made = dictionary("pieces", evenly=True)
     said = tasks.logits_of(model, made).argmax(dim=-1).numpy()
@@ -116,7 +118,8 @@ def test_a_trial_follows_from_its_settings_alone() -> None:
 
 def test_a_short_training_learns_an_easy_task_and_is_tested_on_other_sizes() -> None:
     easy = Trial(
-        "copy", {"symbols": 4, "shortest": 1, "longest": 1}, {"width": 16, "heads": 2}, 60, 1e-2,
+        "copy", {"symbols": 4, "shortest": 1, "longest": 1}, {"d_model": 16, "num_heads": 2}, 60,
+        1e-2,
         tested={"longest": 2},
     )  # fmt: skip
     outcome = run_trial(easy)
@@ -136,7 +139,7 @@ def test_shares_are_counted_by_group() -> None:
 
 def fake(trial: Trial) -> Outcome:
     """Better, the nearer the rate is to what the model's width wants."""
-    wanted = {16: 1e-3, 32: 1e-2}[trial.model["width"]]
+    wanted = {16: 1e-3, 32: 1e-2}[trial.model["d_model"]]
     share = 1.0 - abs(np.log10(trial.rate / wanted)) / 4
     return Outcome(share, {0: share - 0.01 * trial.seed}, [(1, share)], 0.0)
 
@@ -151,12 +154,12 @@ def test_each_system_gets_its_own_best_rate_and_the_same_number_of_trials(
         return fake(trial)
 
     monkeypatch.setattr(tasks, "run_trial", run)
-    systems = {"a": COPY, "b": replace(COPY, model={"width": 32})}
+    systems = {"a": COPY, "b": replace(COPY, model={"d_model": 32})}
     found = tasks.tune(tmp_path, systems, (1e-3, 1e-2), seeds=3)
     assert found["a"].rate == 1e-3
     assert found["b"].rate == 1e-2
     assert [len(one.outcomes) for one in found.values()] == [3, 3]
-    widths = [trial.model["width"] for trial in ran]
+    widths = [trial.model["d_model"] for trial in ran]
     assert widths.count(16) == widths.count(32) == 2 + 2
     assert tasks.tune(tmp_path, systems, (1e-3, 1e-2), seeds=3) == found
     assert len(ran) == 8  # all outcomes were kept

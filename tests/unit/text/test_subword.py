@@ -20,17 +20,17 @@ from dragoman.text.subword import BytePairs
 from tests.conftest import NUMBERS, toy_pairs
 
 SENTENCES = [side for pair in toy_pairs(300) for side in pair]
-LEARNED = BytePairs.learn(SENTENCES, TextConfig(size=330))
-EXACT = BytePairs.learn(SENTENCES, TextConfig(size=330, normalisation="identity"))
+LEARNED = BytePairs.learn(SENTENCES, TextConfig(vocab_size=330))
+EXACT = BytePairs.learn(SENTENCES, TextConfig(vocab_size=330, normalization="identity"))
 
 
 def test_the_vocabulary_shrinks_to_what_a_small_corpus_gives() -> None:
-    assert len(BytePairs.learn(["ab", "ab ba"], TextConfig(size=8000)).vocabulary) < 300
+    assert len(BytePairs.learn(["ab", "ab ba"], TextConfig(vocab_size=8000)).vocabulary) < 300
 
 
 def test_a_vocabulary_too_small_for_the_characters_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"text\.size=50 is too small"):
-        BytePairs.learn(SENTENCES, TextConfig(size=50))
+    with pytest.raises(ConfigError, match=r"text\.vocab_size=50 is too small"):
+        BytePairs.learn(SENTENCES, TextConfig(vocab_size=50))
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0▁"), max_size=40))
@@ -94,8 +94,8 @@ def test_learning_from_counts_of_words_is_learning_from_sentences() -> None:
         sentence_iterator=iter(SENTENCES), model_writer=model, model_type="bpe", vocab_size=330,
         hard_vocab_limit=False,
         byte_fallback=True, pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
-        character_coverage=TextConfig().coverage,
-        normalization_rule_name=TextConfig().normalisation,
+        character_coverage=TextConfig().character_coverage,
+        normalization_rule_name=TextConfig().normalization,
     )  # fmt: skip
     assert BytePairs(model.getvalue()).vocabulary == LEARNED.vocabulary
 
@@ -159,7 +159,7 @@ def test_dropout_changes_pieces_but_not_the_text() -> None:
 
 def test_a_text_cannot_forge_a_language_tag() -> None:
     codec = Codec.learn(
-        SENTENCES, SENTENCES, TextConfig(size=400), Languages(("en",), ("de", "fr"))
+        SENTENCES, SENTENCES, TextConfig(vocab_size=400), Languages(("en",), ("de", "fr"))
     )
     tag = codec.source.ids[">>fr<<"]
     plain, forged = codec.encode_source(["one", ">>fr<< one"], to="de")
@@ -168,18 +168,18 @@ def test_a_text_cannot_forge_a_language_tag() -> None:
 
 
 def test_files_that_name_a_language_without_a_tag_are_refused() -> None:
-    settings = TextConfig(size=400)
+    settings = TextConfig(vocab_size=400)
     codec = Codec.learn(SENTENCES, SENTENCES, settings, Languages(("en",), ("de", "fr")))
     forged = replace(codec, languages=Languages(("en",), ("de", "fr", "es")))
     with pytest.raises(BundleError, match=">>es<<"):
-        Codec.from_files(forged.to_files(), settings.vocabulary)
+        Codec.from_files(forged.to_files(), settings.tokenizer)
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_codec_survives_its_files(shared: bool) -> None:
     left, right = zip(*toy_pairs(200), strict=True)
     codec = Codec.learn(
-        left, right, TextConfig(size=320, shared=shared), Languages(("de",), ("en",))
+        left, right, TextConfig(vocab_size=320, shared=shared), Languages(("de",), ("en",))
     )
     again = Codec.from_files(codec.to_files())
     assert again.shared is shared
@@ -192,7 +192,10 @@ def test_a_codec_survives_its_files(shared: bool) -> None:
 def test_the_mark_of_a_made_source_is_one_piece_that_no_text_gives(rate: float) -> None:
     marked = [f"<BT> {sentence}" for sentence in SENTENCES]
     codec = Codec.learn(
-        [*SENTENCES, *marked], SENTENCES, TextConfig(size=400), Languages(("en",), ("de", "fr"))
+        [*SENTENCES, *marked],
+        SENTENCES,
+        TextConfig(vocab_size=400),
+        Languages(("en",), ("de", "fr")),
     )
     assert not any("BT" in piece for piece in codec.source.pieces)
 
@@ -213,7 +216,7 @@ def test_a_target_that_a_model_made_has_no_mark() -> None:
     left, right = zip(*toy_pairs(200), strict=True)
     for shared in (True, False):
         codec = Codec.learn(
-            left, right, TextConfig(size=320, shared=shared), Languages(("de",), ("en",))
+            left, right, TextConfig(vocab_size=320, shared=shared), Languages(("de",), ("en",))
         )
         marked = [f"<BT> {text}" for text in right]
         assert codec.encode_target(marked) == codec.encode_target(right)

@@ -44,7 +44,7 @@ def test_an_unknown_word_is_one_piece_and_leaves_its_neighbours_alone() -> None:
 
 @given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0▁"), max_size=40))
 def test_no_character_is_unknown(text: str) -> None:
-    exact = Characters.learn(TEXTS, TextConfig(normalisation="identity"))
+    exact = Characters.learn(TEXTS, TextConfig(normalization="identity"))
     ids = exact.encode([text])[0]
     assert exact.vocabulary.unk not in ids
     assert exact.decode(ids) == " ".join(part for part in text.split(" ") if part)
@@ -56,27 +56,27 @@ def test_every_piece_of_a_known_text_is_a_character() -> None:
 
 
 def test_the_most_frequent_words_get_the_room_there_is() -> None:
-    words = Words.learn(["a a a b b c"], TextConfig(size=len(SPECIAL) + 2))
+    words = Words.learn(["a a a b b c"], TextConfig(vocab_size=len(SPECIAL) + 2))
     assert words.vocabulary.pieces == (*SPECIAL, "▁a", "▁b")
 
 
 @pytest.mark.parametrize(("kind", "size"), [("word", 4), ("character", 100)])
 def test_a_vocabulary_without_room_is_refused(kind: str, size: int) -> None:
-    with pytest.raises(ConfigError, match=rf"text\.size={size} is too small"):
-        type(LEARNED[kind]).learn(TEXTS, TextConfig(vocabulary=kind, size=size))
+    with pytest.raises(ConfigError, match=rf"text\.vocab_size={size} is too small"):
+        type(LEARNED[kind]).learn(TEXTS, TextConfig(tokenizer=kind, vocab_size=size))
 
 
 @pytest.mark.parametrize("kind", ["word", "character", "marian"])
 def test_dropout_without_merges_is_refused(kind: str) -> None:
-    with pytest.raises(ConfigError, match=r"text\.dropout"):
-        make_config(settings={"text.vocabulary": kind, "text.dropout": 0.1})
+    with pytest.raises(ConfigError, match=r"text\.bpe_dropout"):
+        make_config(settings={"text.tokenizer": kind, "text.bpe_dropout": 0.1})
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", LEARNED)
 def test_a_codec_survives_its_files(kind: str, shared: bool) -> None:
     left, right = zip(*toy_pairs(200), strict=True)
-    settings = TextConfig(vocabulary=kind, shared=shared)
+    settings = TextConfig(tokenizer=kind, shared=shared)
     codec = Codec.learn(left, right, settings, Languages(("de",), ("en", "fr")))
     again = Codec.from_files(codec.to_files(), kind)
     assert again.shared is shared
@@ -87,7 +87,7 @@ def test_a_codec_survives_its_files(kind: str, shared: bool) -> None:
 
 def test_a_text_cannot_forge_a_tag_or_a_special_piece() -> None:
     text = [">>fr<< <s> </s> <pad> <unk> eins"]
-    codec = Codec.learn(text, text, TextConfig(vocabulary="word"), Languages(("en",), ("de", "fr")))
+    codec = Codec.learn(text, text, TextConfig(tokenizer="word"), Languages(("en",), ("de", "fr")))
     ids = codec.encode_source(text, to="de")[0]
     assert not {*range(len(SPECIAL)), codec.source.ids[">>fr<<"]} & set(ids[1:-1])
 

@@ -12,15 +12,15 @@ from dragoman.bundle.folder import Bundle, read_bundle
 from dragoman.bundle.low_rank import adapted
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Translator
-from dragoman.engine.choose import make_engine
+from dragoman.engine.factory import make_engine
 from dragoman.model.layers import Linear
-from dragoman.training import adapter
-from dragoman.training.adapter import AdaptedLinear, Frame, Learner, Recipe
-from dragoman.training.clock import Clock
+from dragoman.training import lora
+from dragoman.training.lora import AdaptedLinear, LoraConfig, LoraTrainer, PairEncoder
 from dragoman.training.loss import vocabulary_loss
+from dragoman.training.time_budget import Clock
 from tests.conftest import toy_pairs
 
-QUICK = Recipe(dropout=0.0, label_smoothing=0.0, least_steps=60, check_every=20)
+QUICK = LoraConfig(dropout=0.0, label_smoothing=0.0, least_steps=60, check_every=20)
 # pairs that nobody could guess: the translation of another sentence
 ODD = [(source, toy_pairs(21)[i + 1][1]) for i, (source, _) in enumerate(toy_pairs(20))]
 
@@ -56,8 +56,8 @@ def test_a_layer_with_factors_is_a_layer_with_their_product_added() -> None:
 def test_pairs_can_be_learned_by_heart(int8: Bundle) -> None:
     """In int8, where small changes could be rounded away."""
     recipe = replace(QUICK, learning_rate=1e-2, least_steps=150, patience=150)
-    learner = Learner(int8, recipe)
-    examples = Frame(int8.codec, "", "", 100)(ODD)
+    learner = LoraTrainer(int8, recipe)
+    examples = PairEncoder(int8.codec, "", "", 100)(ODD)
     learner.learn(examples, [], examples, Clock(600), silent)
     known = []
     for weights in (int8.weights, adapted(int8.weights, learner.adapter())):
@@ -73,7 +73,7 @@ def test_bf16_is_tried_only_where_a_cpu_has_kernels_for_it(
     has_kernels: bool, int8: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it has none, a single batch took minutes."""
-    monkeypatch.setattr(adapter, "has_bf16_products", lambda: has_kernels)
+    monkeypatch.setattr(lora, "has_bf16_products", lambda: has_kernels)
     tried: list[bool] = []
 
     def no_autocast(device: str, kind: torch.dtype, enabled: bool) -> contextlib.nullcontext[None]:
@@ -81,30 +81,30 @@ def test_bf16_is_tried_only_where_a_cpu_has_kernels_for_it(
         return contextlib.nullcontext()
 
     monkeypatch.setattr(torch, "autocast", no_autocast)
-    learner = Learner(int8, QUICK)
-    (batch, *_) = learner._batches(Frame(int8.codec, "", "", 100)(ODD), 500)
+    learner = LoraTrainer(int8, QUICK)
+    (batch, *_) = learner._batches(PairEncoder(int8.codec, "", "", 100)(ODD), 500)
     assert learner._choose_precision(batch) > 0
     assert any(tried) == has_kernels
 
 
 def test_the_stored_adapter_is_the_learned_one(int8: Bundle) -> None:
-    learner = Learner(int8, QUICK)
-    examples = Frame(int8.codec, "", "", 100)(ODD)
+    learner = LoraTrainer(int8, QUICK)
+    examples = PairEncoder(int8.codec, "", "", 100)(ODD)
     learner.learn(examples, [], examples, Clock(600), silent)
     batches = learner._batches(examples, 500)
     learned = learner.nll(batches)
     floats = replace(int8, weights=int8.float_weights())
     merged = replace(floats, weights=adapted(floats.weights, learner.adapter()))
-    before, after = (Learner(bundle, QUICK).nll(batches) for bundle in (floats, merged))
+    before, after = (LoraTrainer(bundle, QUICK).nll(batches) for bundle in (floats, merged))
     assert after == pytest.approx(learned, abs=1e-3)
     assert after < before - 0.5
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2])
 def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle, layers: int) -> None:
-    learner = Learner(int8, replace(QUICK, encoder_layers=layers))
+    learner = LoraTrainer(int8, replace(QUICK, encoder_layers=layers))
     learner._model.eval()
-    (batch,) = learner._batches(Frame(int8.codec, "", "", 100)(ODD[:5]), 500)
+    (batch,) = learner._batches(PairEncoder(int8.codec, "", "", 100)(ODD[:5]), 500)
     first, second = learner._hidden(batch), learner._hidden(batch)
     assert torch.equal(first, second)
     learner._encodes_once = False
@@ -112,11 +112,11 @@ def test_a_source_that_is_encoded_once_gives_the_same_states(int8: Bundle, layer
 
 
 def test_layers_below_the_adapted_ones_stay(int8: Bundle) -> None:
-    names = {name.partition(".")[0] for name in Learner(int8, QUICK).adapter()}
+    names = {name.partition(".")[0] for name in LoraTrainer(int8, QUICK).adapter()}
     assert names == {"decoder"}
     top = replace(QUICK, encoder_layers=1)
-    encoder = {name for name in Learner(int8, top).adapter() if name.startswith("encoder")}
-    last = int8.config.model.encoder_layers - 1
+    encoder = {name for name in LoraTrainer(int8, top).adapter() if name.startswith("encoder")}
+    last = int8.config.model.num_encoder_layers - 1
     assert encoder
     assert all(name.startswith(f"encoder.{last}.") for name in encoder)
 
@@ -124,11 +124,11 @@ def test_layers_below_the_adapted_ones_stay(int8: Bundle) -> None:
 def test_drift_among_likely_pieces_is_nearly_drift_among_all(
     int8: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = Learner(int8, QUICK)
+    learner = LoraTrainer(int8, QUICK)
     with torch.no_grad():
         for parameter in learner._parameters:
             parameter.add_(0.05 * torch.randn_like(parameter))
-    frame = Frame(int8.codec, "", "", 100)
+    frame = PairEncoder(int8.codec, "", "", 100)
     found = learner.drift(learner._batches(frame(toy_pairs(40)), 500))
     wanted = torch.unique(torch.cat([b.targets for b in learner._batches(frame(ODD), 500)]))
     learner._wanted = wanted.long()
@@ -136,7 +136,7 @@ def test_drift_among_likely_pieces_is_nearly_drift_among_all(
     learner.drift([batch])
     assert batch.pieces is not None
     assert set(wanted.tolist()) <= set(batch.pieces.tolist())
-    monkeypatch.setattr(adapter, "LIKELIEST", len(int8.codec.target))
+    monkeypatch.setattr(lora, "LIKELIEST", len(int8.codec.target))
     batches = learner._batches(frame(toy_pairs(40)), 500)
     whole = learner.drift(batches)
     assert found == pytest.approx(whole, rel=0.1)
@@ -156,13 +156,13 @@ def test_drift_among_likely_pieces_is_nearly_drift_among_all(
 def test_among_the_pieces_that_matter_the_loss_has_nearly_the_same_gradient(
     int8: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = Learner(int8, replace(QUICK, label_smoothing=0.1))
+    learner = LoraTrainer(int8, replace(QUICK, label_smoothing=0.1))
     learner._model.eval()
-    examples = Frame(int8.codec, "", "", 100)(ODD)
+    examples = PairEncoder(int8.codec, "", "", 100)(ODD)
     ups = [layer.up for layer in learner._adapted.values()]
     losses, gradients = [], []
-    for likeliest in (len(int8.codec.target), adapter.LIKELIEST):
-        monkeypatch.setattr(adapter, "LIKELIEST", likeliest)
+    for likeliest in (len(int8.codec.target), lora.LIKELIEST):
+        monkeypatch.setattr(lora, "LIKELIEST", likeliest)
         (batch,) = learner._batches(examples, 5000)
         learner._wanted = torch.unique(batch.targets.long())
         losses.append(learner._pair_loss(batch))
@@ -176,12 +176,12 @@ def test_among_the_pieces_that_matter_the_loss_has_nearly_the_same_gradient(
 
 
 def test_replay_keeps_predictions_and_a_weaker_adapter_keeps_more(int8: Bundle) -> None:
-    frame = Frame(int8.codec, "", "", 100)
+    frame = PairEncoder(int8.codec, "", "", 100)
     others = frame(toy_pairs(60, seed=8))
     drifts = []
     for weight in (0.0, 3.0):
         recipe = replace(QUICK, learning_rate=1e-2, replay_weight=weight, forgetting=0.0)
-        learner = Learner(int8, recipe)
+        learner = LoraTrainer(int8, recipe)
         batches = learner._batches(others, 500)
         assert learner.drift(batches) == pytest.approx(0.0, abs=1e-6)
         learner.learn(frame(ODD), others, frame(ODD), Clock(600), silent)

@@ -14,8 +14,8 @@ def test_the_deeper_side_decides_and_the_decoder_counts_half_again(encoder, deco
     config = replace(
         small_config(),
         {
-            "model.encoder_layers": encoder, "model.decoder_layers": decoder,
-            "model.width": 64, "model.heads": 4, "model.feed_forward_width": 128,
+            "model.num_encoder_layers": encoder, "model.num_decoder_layers": decoder,
+            "model.d_model": 64, "model.num_heads": 4, "model.d_ff": 128,
         },
     )  # fmt: skip
     expected = 4 * layers * (20 * 64 + 3 * 128) + 4 * 4 * 1000 / 2

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dragoman.bundle.folder import Bundle, read_bundle
-from dragoman.training import gate
-from dragoman.training.gate import EMBEDDING, learn_gate, logistic_regression
+from dragoman.training import train_gate
+from dragoman.training.train_gate import EMBEDDING, fit_gate, logistic_regression
 from tests.conftest import toy_pairs
 
 SENTENCES = [source for source, _ in toy_pairs(300, seed=4)]
@@ -28,7 +28,9 @@ def test_the_regression_is_where_the_loss_is_least() -> None:
     def loss(w: np.ndarray) -> float:
         margin = np.where(y, 1, -1) * (x @ w[:-1] + w[-1])
         bce = np.log1p(np.exp(-margin))
-        return float((bce[y].mean() + bce[~y].mean()) / 2 + gate.PENALTY * (w[:-1] ** 2).sum())
+        return float(
+            (bce[y].mean() + bce[~y].mean()) / 2 + train_gate.PENALTY * (w[:-1] ** 2).sum()
+        )
 
     assert found[0] > 2 * abs(found[2])
     for step in 0.01 * np.vstack([np.eye(5), -np.eye(5)]):
@@ -40,7 +42,7 @@ def test_own_sentences_are_told_from_others(bundle: Bundle) -> None:
     others = [text for text in SENTENCES if "drei" not in text]
     encode = bundle.codec.encode_source
     half, rest = len(own) // 2, len(others) // 2
-    learned = learn_gate(
+    learned = fit_gate(
         bundle, encode(own[:half]), encode(own[half : half + 20]), encode(others[:rest]), ("", "")
     )
     assert learned is not None
@@ -51,23 +53,23 @@ def test_own_sentences_are_told_from_others(bundle: Bundle) -> None:
 def test_nearly_all_held_out_sentences_pass(bundle: Bundle) -> None:
     """Even where nothing tells them from others."""
     ids = bundle.codec.encode_source(SENTENCES)
-    learned = learn_gate(bundle, ids[:100], ids[100:200], ids[200:], ("", ""))
+    learned = fit_gate(bundle, ids[:100], ids[100:200], ids[200:], ("", ""))
     assert learned is not None
     assert np.mean([learned(one) for one in ids[100:200]]) >= 0.97
 
 
 def test_without_others_or_word_vectors_there_is_no_gate(bundle: Bundle) -> None:
     ids = bundle.codec.encode_source(SENTENCES[:20])
-    assert learn_gate(bundle, ids, ids, [], ("", "")) is None
+    assert fit_gate(bundle, ids, ids, [], ("", "")) is None
     weights = {name: array for name, array in bundle.weights.items() if name != EMBEDDING}
-    assert learn_gate(replace(bundle, weights=weights), ids, ids, ids, ("", "")) is None
+    assert fit_gate(replace(bundle, weights=weights), ids, ids, ids, ("", "")) is None
 
 
 def test_other_target_languages_are_shut_out() -> None:
     bundle = read_bundle("pentaglot")
     texts = ["Open the file.", "Close the window.", "Print this page."]
     encode = bundle.codec.encode_source
-    learned = learn_gate(
+    learned = fit_gate(
         bundle, encode(texts, "es"), encode(texts, "es"), encode(["Hello."], "es"), ("en", "es")
     )
     assert learned is not None

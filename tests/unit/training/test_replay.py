@@ -22,12 +22,12 @@ class Echo:
     def __init__(self, languages: Languages):
         pieces = ["▁wort", "▁satz", "en"]
         self.codec = SimpleNamespace(languages=languages, source=SimpleNamespace(pieces=pieces))
-        self.config = SimpleNamespace(decoding=DecodingConfig(beam=5))
+        self.config = SimpleNamespace(decoding=DecodingConfig(beam_size=5))
         self.beams: list[int] = []
 
     def __call__(self, texts: Sequence[str], request: Request) -> list[str]:
         assert request.decoding is not None
-        self.beams.append(request.decoding.beam)
+        self.beams.append(request.decoding.beam_size)
         return [f"{request.to}: {text}" for text in texts]
 
 

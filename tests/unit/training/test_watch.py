@@ -17,7 +17,7 @@ from tests.conftest import SHORT_SEARCH, SMALL, toy_pairs, write_corpus
 
 SETTINGS = {
     **SMALL, **SHORT_SEARCH,
-    "text.size": 400, "training.batch_tokens": 300, "training.max_steps": 12,
+    "text.vocab_size": 400, "training.batch_tokens": 300, "training.max_steps": 12,
     "training.validate_every": 4, "training.log_every": 2, "data.valid_size": 20,
     "model.dropout": 0.1, "model.attention_dropout": 0.1,
 }  # fmt: skip
@@ -89,5 +89,5 @@ def test_a_model_that_takes_no_steps_cannot_be_watched(corpus, tmp_path) -> None
     with pytest.raises(ConfigError, match="leave out --watch"):
         train(
             tmp_path / "run", corpora=corpus, watch=True, device="cpu",
-            settings={"model.architecture": "lexical", "text.size": 400},
+            settings={"model.architecture": "lexical", "text.vocab_size": 400},
         )  # fmt: skip

@@ -27,7 +27,7 @@ def holds(tokens: tuple[int, ...], way: tuple[int, ...]) -> bool:
 @pytest.mark.parametrize("beam", [1, 4])
 def test_every_hypothesis_holds_its_phrases(beam: int, end: float) -> None:
     engine = small_engine(end=end)
-    settings = DecodingConfig(beam=beam, max_length_ratio=0.0, max_length_extra=20)
+    settings = DecodingConfig(beam_size=beam, max_length_ratio=0.0, max_length_extra=20)
     phrases = [
         (Phrase(((13, 14),)),),
         (Phrase(((15,), (16, 17))), Phrase(((18, 19, 20),))),
@@ -49,7 +49,7 @@ def test_a_wide_constrained_search_finds_the_best_of_all() -> None:
     source = [4, 5, 3]
     longest = 3
     settings = DecodingConfig(
-        beam=200, max_length_ratio=0.0, max_length_extra=longest + 1, length_penalty="none"
+        beam_size=200, max_length_ratio=0.0, max_length_extra=longest + 1, length_penalty="none"
     )
     words = range(4, size)
     sequences = [
@@ -69,7 +69,7 @@ def test_a_wide_constrained_search_finds_the_best_of_all() -> None:
 
 def test_a_sentences_phrases_do_not_depend_on_its_neighbours() -> None:
     engine = small_engine(end=8.0)
-    settings = DecodingConfig(beam=4, max_length_ratio=0.0, max_length_extra=20)
+    settings = DecodingConfig(beam_size=4, max_length_ratio=0.0, max_length_extra=20)
     phrases = [(Phrase(((13, 14),)),), (Phrase(((15,),)),), (Phrase(((16,),)),)]
     together = constrained_search(engine, SOURCES, Task(settings, phrases=phrases))
     for source, wanted, found in zip(SOURCES, phrases, together, strict=True):
@@ -243,7 +243,7 @@ def test_mistakes_in_a_glossary_are_named(text: str, why: str) -> None:
 
 def test_with_no_phrases_the_search_is_the_usual_one() -> None:
     engine = small_engine(end=8.0)
-    settings = DecodingConfig(beam=4, max_length_ratio=0.0, max_length_extra=12)
+    settings = DecodingConfig(beam_size=4, max_length_ratio=0.0, max_length_extra=12)
     plain = beam_search(engine, SOURCES, Task(settings))
     free = constrained_search(engine, SOURCES, Task(settings, phrases=[()] * 3))
     assert [h[0].tokens for h in free] == [h[0].tokens for h in plain]

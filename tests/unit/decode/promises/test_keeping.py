@@ -42,10 +42,10 @@ class Model:
         return self._longest
 
     def settings(self, request: Request) -> DecodingConfig:
-        return request.decoding or DecodingConfig(beam=2, keep_numbers=True)
+        return request.decoding or DecodingConfig(beam_size=2, keep_numbers=True)
 
     def width(self, request: Request) -> int:
-        return max(self.settings(request).beam, request.nbest)
+        return max(self.settings(request).beam_size, request.nbest)
 
     def propose(self, part: Part, request: Request):
         self.heard.append(part.text)

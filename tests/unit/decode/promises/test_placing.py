@@ -66,7 +66,7 @@ def test_a_small_word_gives_way_to_the_noun_beside_it() -> None:
 def test_what_is_given_is_scored_as_search_scores_it() -> None:
     engine = small_engine(end=8.0)
     sources = [[4, 5, 6, 3], [7, 8, 3]]
-    settings = DecodingConfig(beam=3, max_length_ratio=0.0, max_length_extra=12)
+    settings = DecodingConfig(beam_size=3, max_length_ratio=0.0, max_length_extra=12)
     searched = beam_search(engine, sources, Task(settings, nbest=3, attention=True))
     given = [[hypothesis.tokens for hypothesis in found[::-1]] for found in searched]
     scored = score_given(engine, sources, Task(settings, given=given, attention=True))
@@ -80,7 +80,7 @@ def test_what_is_given_is_scored_as_search_scores_it() -> None:
 def test_what_translations_share_is_scored_as_each_alone() -> None:
     engine = small_engine(end=8.0)
     sources = [[4, 5, 6, 3], [7, 8, 3]]
-    settings = DecodingConfig(beam=1, max_length_ratio=0.0, max_length_extra=12)
+    settings = DecodingConfig(beam_size=1, max_length_ratio=0.0, max_length_extra=12)
     given = [[[5, 6, 7, 8], [5, 6, 9], [5, 6, 7, 8, 9, 4], [5, 6, 9]], [[4], [9, 9]]]
     for ends in (True, False):
         task = Task(settings, given=given, attention=True, ends=ends)
@@ -101,7 +101,7 @@ def test_a_gpu_scores_what_is_given_in_one_pass(monkeypatch, ends: bool) -> None
     engine = small_engine(end=8.0)
     sources = [[4, 5, 6, 3], [7, 8, 3]]
     given = [[[5, 6, 7, 8], [5, 6, 9]], [[4], [9, 9]]]
-    task = Task(DecodingConfig(beam=1), given=given, ends=ends)
+    task = Task(DecodingConfig(beam_size=1), given=given, ends=ends)
     step_by_step = score_given(engine, sources, task)
     monkeypatch.setattr(type(engine), "searches_on_device", True)
     monkeypatch.setattr(type(engine), "step", None)

@@ -14,7 +14,7 @@ END = 3
 def test_hypotheses_are_read_back_from_their_last_word_to_their_first() -> None:
     pieces = vocabulary(20)
     model = build_model(small_config().model, pieces, pieces, shared=True).eval()
-    beams = Beams(model, pieces, DecodingConfig(beam=2), 2, Room(2, 32, 32))
+    beams = Beams(model, pieces, DecodingConfig(beam_size=2), 2, Room(2, 32, 32))
     beams.decoder.steps.fill_(3)
     # One sentence. Step by step: the words of both hypotheses, and whose children they are.
     beams.tokens[0, :, :3] = torch.tensor([[5, 7, 9], [6, 8, 10]])

@@ -31,7 +31,7 @@ def test_a_room_that_is_moved_to_is_never_shorter() -> None:
 
 
 def test_what_is_taken_over_stands_where_it_stood() -> None:
-    search = DeviceSearch(small_engine(), DecodingConfig(beam=2), 1)
+    search = DeviceSearch(small_engine(), DecodingConfig(beam_size=2), 1)
     larger, smaller = (search._with_room(Room(*sizes)) for sizes in ((4, 32, 32), (2, 64, 128)))
     for number, tensor in enumerate(larger._tensors):
         tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape) + number)

@@ -22,9 +22,9 @@ PREFIXES = [[4, 5], [], [6, 6, 6, 6], [7] * 20]
 RULES = [
     *PLAIN_RULES,
     {"coverage_penalty": 0.4},
-    {"no_repeat_ngram": 1},
-    {"no_repeat_ngram": 2},
-    {"min_length_ratio": 1.5, "no_repeat_ngram": 2, "coverage_penalty": 0.2, "patience": 2.0},
+    {"no_repeat_ngram_size": 1},
+    {"no_repeat_ngram_size": 2},
+    {"min_length_ratio": 1.5, "no_repeat_ngram_size": 2, "coverage_penalty": 0.2, "patience": 2.0},
 ]
 
 
@@ -74,7 +74,9 @@ def assert_ends_vary(answers: list[Hypothesis]) -> None:
     "penalty", [("gnmt", 0.6), ("gnmt", 3.0), ("power", 1.0), ("power", 2.0), ("none", 1.0)]
 )
 def test_stopping_early_changes_no_answer(penalty: tuple[str, float], nbest: int) -> None:
-    settings = replace(SETTINGS, length_penalty=penalty[0], alpha=penalty[1], patience=5.0)
+    settings = replace(
+        SETTINGS, length_penalty=penalty[0], length_penalty_alpha=penalty[1], patience=5.0
+    )
     for seed in SEEDS:
         engine = RandomEngine(seed)
         for source, found in zip(
@@ -87,7 +89,7 @@ def test_stopping_early_changes_no_answer(penalty: tuple[str, float], nbest: int
 def test_a_wide_and_patient_beam_finds_the_best_of_all_hypotheses(rule: dict) -> None:
     """341 hypotheses can be said of each source; the beam loses none of them."""
     longest = replace(SETTINGS, max_length_ratio=0.0, max_length_extra=4)
-    settings = replace(longest, **{**rule, "beam": 400, "patience": 1.0})
+    settings = replace(longest, **{**rule, "beam_size": 400, "patience": 1.0})
     for seed in SEEDS[:3]:
         engine = RandomEngine(seed)
         for source, found in zip(
@@ -97,7 +99,7 @@ def test_a_wide_and_patient_beam_finds_the_best_of_all_hypotheses(rule: dict) ->
 
 
 @pytest.mark.parametrize(
-    "rule", [{}, {"no_repeat_ngram": 2}, {"min_length_ratio": 1.5}, {"beam": 1}], ids=str
+    "rule", [{}, {"no_repeat_ngram_size": 2}, {"min_length_ratio": 1.5}, {"beam_size": 1}], ids=str
 )
 def test_a_forced_prefix_is_said_whatever_the_rules_and_the_rest_follows_them(rule: dict) -> None:
     """One prefix repeats itself, one is longer than a translation may be."""
@@ -113,7 +115,7 @@ def test_a_forced_prefix_is_said_whatever_the_rules_and_the_rest_follows_them(ru
 
 def test_where_nothing_may_be_said_there_is_an_empty_hypothesis() -> None:
     """Five words must come, and none of four twice."""
-    settings = replace(SETTINGS, min_length_ratio=2.5, no_repeat_ngram=1)
+    settings = replace(SETTINGS, min_length_ratio=2.5, no_repeat_ngram_size=1)
     ((found,),) = beam_search(RandomEngine(1), [[9, 3]], Task(settings))
     assert found.tokens == ()
     assert not found.complete
@@ -123,7 +125,7 @@ def test_where_nothing_may_be_said_there_is_an_empty_hypothesis() -> None:
 def test_the_observer_sees_the_tree_that_leads_to_the_results(beam: int) -> None:
     """Followed from step to step, what was observed gives every hypothesis and its
     log-probability."""
-    settings = replace(SETTINGS, beam=beam)
+    settings = replace(SETTINGS, beam_size=beam)
     answers: list[Hypothesis] = []
     for seed in SEEDS:
         steps: list[BeamStep] = []

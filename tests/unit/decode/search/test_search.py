@@ -14,7 +14,7 @@ from dragoman.engine.torch_engine import TorchEngine
 from tests.conftest import small_engine
 
 SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 3]]
-SETTINGS = DecodingConfig(beam=4, max_length_extra=6, max_length_ratio=1.0)
+SETTINGS = DecodingConfig(beam_size=4, max_length_extra=6, max_length_ratio=1.0)
 
 
 def ending_engine(seed: int = 5) -> TorchEngine:
@@ -29,7 +29,7 @@ def scored(engine, source: list[int], tokens: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("penalty", ["gnmt", "power", "none"])
 def test_a_hypothesis_score_is_that_of_forced_decoding(penalty: str) -> None:
     engine = ending_engine()
-    settings = replace(SETTINGS, length_penalty=penalty, alpha=0.8)
+    settings = replace(SETTINGS, length_penalty=penalty, length_penalty_alpha=0.8)
     for source, found in zip(
         SOURCES, beam_search(engine, SOURCES, Task(settings, nbest=3)), strict=True
     ):
@@ -44,7 +44,7 @@ def test_a_hypothesis_score_is_that_of_forced_decoding(penalty: str) -> None:
 def test_greedy_takes_the_best_next_token_each_time() -> None:
     engine = ending_engine()
     for source, found in zip(
-        SOURCES, beam_search(engine, SOURCES, Task(replace(SETTINGS, beam=1))), strict=True
+        SOURCES, beam_search(engine, SOURCES, Task(replace(SETTINGS, beam_size=1))), strict=True
     ):
         said: list[int] = []
         state = engine.start([source])
@@ -81,7 +81,7 @@ def test_lengths_are_kept_within_their_limits() -> None:
 
 def test_no_ngram_occurs_twice() -> None:
     engine = ending_engine(seed=8)
-    settings = replace(SETTINGS, no_repeat_ngram=2, max_length_extra=30, min_length_ratio=8.0)
+    settings = replace(SETTINGS, no_repeat_ngram_size=2, max_length_extra=30, min_length_ratio=8.0)
     for found in beam_search(engine, SOURCES, Task(settings)):
         pairs = Counter(zip(found[0].tokens, found[0].tokens[1:], strict=False))
         assert max(pairs.values()) == 1
@@ -89,7 +89,7 @@ def test_no_ngram_occurs_twice() -> None:
 
 def test_coverage_is_added_to_the_score() -> None:
     engine = ending_engine()
-    plain = replace(SETTINGS, beam=1, length_penalty="none")
+    plain = replace(SETTINGS, beam_size=1, length_penalty="none")
     without = beam_search(engine, SOURCES, Task(plain, attention=True))
     with_it = beam_search(engine, SOURCES, Task(replace(plain, coverage_penalty=0.3)))
     for source, a, b in zip(SOURCES, without, with_it, strict=True):
@@ -116,7 +116,8 @@ def test_samples_follow_the_models_distribution() -> None:
 def test_sampling_obeys_top_k_top_p_and_seed() -> None:
     engine = ending_engine()
     greedy = [
-        found[0].tokens for found in beam_search(engine, SOURCES, Task(replace(SETTINGS, beam=1)))
+        found[0].tokens
+        for found in beam_search(engine, SOURCES, Task(replace(SETTINGS, beam_size=1)))
     ]
     for sampling in (Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(temperature=0.0)):
         assert [

@@ -30,7 +30,7 @@ def test_convs2s_is_its_formula() -> None:
     z = e
     for layer in model.encoder:
         z = (z + convolved(z, layer.conv, before=1)) * HALF
-    torch.testing.assert_close(model.encode(SOURCE)[0], z)
+    torch.testing.assert_close(model.encoder_states(SOURCE)[0], z)
     x = g
     for layer in model.decoder:
         h = convolved(x, layer.convolution.conv, before=2)
@@ -46,7 +46,9 @@ def test_a_word_reaches_as_far_as_the_kernels_of_all_layers() -> None:
     source = torch.arange(4, 15)[None]
     changed = source.clone()
     changed[0, 5] = 20
-    differs = (model.encode(source)[0] - model.encode(changed)[0])[0].abs().amax(dim=-1) > 1e-6
+    differs = (model.encoder_states(source)[0] - model.encoder_states(changed)[0])[0].abs().amax(
+        dim=-1
+    ) > 1e-6
     assert torch.nonzero(differs)[:, 0].tolist() == [3, 4, 5, 6, 7]
 
 

@@ -33,7 +33,7 @@ def test_the_rnn_is_torchs_with_the_encoders_last_state_beside_every_word(cell: 
     model: Rnn = small_model(model__architecture="rnn", model__cell=cell).double()
     memory, last = torchs(cell, model.encoder)(model.source_embedding(SOURCE))
     vector = (last[0] if cell == "lstm" else last)[-1]  # of the top layer: (B, D)
-    torch.testing.assert_close(model.encode(SOURCE)[0], memory)
+    torch.testing.assert_close(model.encoder_states(SOURCE)[0], memory)
     words = torch.cat([model.target_embedding(TARGET), vector[:, None].expand(-1, 4, -1)], dim=-1)
     torch.testing.assert_close(model(SOURCE, TARGET), torchs(cell, model.decoder)(words)[0])
 
@@ -44,7 +44,7 @@ def test_the_rnn_with_attention_is_torchs_in_both_directions(cell: str) -> None:
         model__architecture="rnn-attention", model__cell=cell
     ).double()
     memory, _ = torchs(cell, model.encoder, bidirectional=True)(model.source_embedding(SOURCE))
-    torch.testing.assert_close(model.encode(SOURCE)[0], memory)
+    torch.testing.assert_close(model.encoder_states(SOURCE)[0], memory)
     # (layers, B, D)
     first = torch.tanh(model.bridge(memory.mean(dim=1))).view(2, 2, 32).transpose(0, 1).contiguous()
     start = (first, torch.zeros_like(first)) if cell == "lstm" else first
@@ -57,7 +57,7 @@ def test_the_rnn_with_attention_is_torchs_in_both_directions(cell: str) -> None:
 
 def test_gnmt_adds_each_layer_to_the_one_below_and_tells_all_what_it_sees() -> None:
     model: Gnmt = small_model(
-        model__architecture="gnmt", model__encoder_layers=3, model__decoder_layers=3
+        model__architecture="gnmt", model__num_encoder_layers=3, model__num_decoder_layers=3
     ).double()  # fmt: skip
     memory = model.encoder[0].rnn(model.source_embedding(SOURCE))[0]
     for layer in model.encoder[1:]:
@@ -72,13 +72,13 @@ def test_gnmt_adds_each_layer_to_the_one_below_and_tells_all_what_it_sees() -> N
 def test_the_rnns_decoder_sees_one_vector_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the encoder says of the words before the last one, the outputs stay."""
     model: Rnn = small_model(model__architecture="rnn")
-    _, given = model.begin(SOURCE)
+    _, given = model.encode(SOURCE)
     assert [tuple(tensor.shape) for tensor in given] == [(2, 32)]
     before = model(SOURCE, TARGET)
-    (memory, mask) = model.encode(SOURCE)
+    (memory, mask) = model.encoder_states(SOURCE)
     noise = torch.randn_like(memory)
     noise[:, -1] = 0
-    monkeypatch.setattr(model, "encode", lambda source: (memory + noise, mask))
+    monkeypatch.setattr(model, "encoder_states", lambda source: (memory + noise, mask))
     assert torch.equal(model(SOURCE, TARGET), before)
     noise[:, -1] = 1
     assert not torch.allclose(model(SOURCE, TARGET), before)

@@ -16,21 +16,21 @@ from tests.conftest import toy_pairs, write_corpus
 QUIET = Console(quiet=True)
 TINY = """
 [text]
-size = 300
+vocab_size = 300
 [model]
-width = 16
-heads = 2
-feed_forward_width = 32
-encoder_layers = 1
-decoder_layers = 1
+d_model = 16
+num_heads = 2
+d_ff = 32
+num_encoder_layers = 1
+num_decoder_layers = 1
 [training]
 batch_tokens = 200
 max_steps = 6
 validate_every = 3
 patience = 1
-average = 1
+average_checkpoints = 1
 [decoding]
-beam = 1
+beam_size = 1
 max_length_ratio = 1.0
 max_length_extra = 5
 """

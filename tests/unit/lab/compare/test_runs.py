@@ -21,9 +21,9 @@ SMALL: Scale = replace(
     flops=1.5e8,
     settings={
         **QUICK.settings, **SHORT_SEARCH,
-        "text.size": 300, "model.width": 16, "model.feed_forward_width": 32,
-        "model.heads": 2,
-        "model.encoder_layers": 1, "model.decoder_layers": 1,
+        "text.vocab_size": 300, "model.d_model": 16, "model.d_ff": 32,
+        "model.num_heads": 2,
+        "model.num_encoder_layers": 1, "model.num_decoder_layers": 1,
     },
     toy_pairs=400, test_pairs=12, valid_pairs=10,
 )  # fmt: skip
@@ -130,11 +130,11 @@ def test_a_system_stops_within_a_step_of_its_share_of_the_budget(
     assert len(result.outputs) == SMALL.test_pairs
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "muon"])
-def test_a_few_steps_stay_within_the_budget(study: Study, optimiser: str) -> None:
-    """What the optimiser computes is part of the cost: of Muon's steps, a large part."""
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_few_steps_stay_within_the_budget(study: Study, optimizer: str) -> None:
+    """What the optimizer computes is part of the cost: of Muon's steps, a large part."""
     few = replace(study, scale=replace(SMALL, flops=1.5e7))
-    system = variant("few", training__optimiser=optimiser)
+    system = variant("few", training__optimizer=optimizer)
     run_all(few, [system], 1, QUIET)
     assert few.result(system).steps < 12
     assert few.result(system).flops < 1.2 * 1.5e7
@@ -151,7 +151,7 @@ def test_a_learning_curve_ends_at_the_cost_of_the_run(study: Study) -> None:
 def test_a_result_is_never_computed_twice_and_data_is_prepared_once(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = variant("one", 0.2), variant("two", 0.2, model__norm="post")
+    first, second = variant("one", 0.2), variant("two", 0.2, model__norm_position="post")
     run_all(study, [first], 1, QUIET)
     before = study.result(first)
 

@@ -35,7 +35,7 @@ def swept(out: Path, base: str, corpus: CorpusFiles, tried: dict, **terms: objec
 def test_every_combination_is_trained_at_the_same_cost_and_never_twice(
     tmp_path: Path, base: str, corpus: CorpusFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = {"training.learning_rate": ["1e-3", "1e-2"], "model.norm": ["pre", "post"]}
+    tried = {"training.learning_rate": ["1e-3", "1e-2"], "model.norm_position": ["pre", "post"]}
     text = swept(tmp_path / "out", base, corpus, tried, flops=1e8)
     results = [json.loads(p.read_text()) for p in (tmp_path / "out").glob("runs/*/result.json")]
     assert len(results) == 4

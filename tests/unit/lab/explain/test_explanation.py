@@ -48,7 +48,7 @@ def explained(translator) -> dict:
 def untrained(translator: InspectableTranslator, **settings: object) -> InspectableTranslator:
     """A model of another kind, with random weights, for the same pieces; its searches are short."""
     short = {
-        "decoding__beam": 2,
+        "decoding__beam_size": 2,
         "decoding__max_length_ratio": 0.2,
         "decoding__max_length_extra": 1,
     }
@@ -92,7 +92,7 @@ class ByHand:
         return self.weights["source_embedding.words.weight"]
 
     def embed(self, side: str, ids: list[int]) -> np.ndarray:
-        width = self.config.width
+        width = self.config.d_model
         return self.table(side)[ids] * math.sqrt(width) + sinusoids(len(ids), width)
 
     def norm(self, name: str, x: np.ndarray) -> np.ndarray:
@@ -103,7 +103,9 @@ class ByHand:
         return scaled * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
     def stack(self, side: str, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
-        layers = self.config.encoder_layers if memory is None else self.config.decoder_layers
+        layers = (
+            self.config.num_encoder_layers if memory is None else self.config.num_decoder_layers
+        )
         for number in range(layers):
             name = f"{side}.{number}"
             x = self.around(f"{name}.around_attention", x, side, f"{name}.attention", None)
@@ -113,7 +115,7 @@ class ByHand:
         return self.norm(f"{side}_norm", x)
 
     def around(self, around: str, x: np.ndarray, kind: str, name: str, memory) -> np.ndarray:
-        pre = self.config.norm == "pre"
+        pre = self.config.norm_position == "pre"
         inside = self.norm(f"{around}.norm", x) if pre else x
         seen = self.attend(kind, name, inside, memory) if kind else self.transform(name, inside)
         seen["x"] = x
@@ -122,7 +124,7 @@ class ByHand:
         return total if pre else self.norm(f"{around}.norm", total)
 
     def attend(self, kind: str, name: str, x: np.ndarray, memory) -> dict[str, np.ndarray]:
-        width, heads = self.config.width, self.config.heads
+        width, heads = self.config.d_model, self.config.num_heads
         matrices = self.weights[f"{name}.project.to_qkv.weight"].reshape(3, width, width)
         biases = self.weights[f"{name}.project.to_qkv.bias"].reshape(3, width)
         inputs = (x, x, x) if memory is None else (x, memory, memory)
@@ -160,8 +162,8 @@ def close(shown: np.ndarray, expected: np.ndarray) -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_every_number_equals_a_transformer_computed_by_hand(translator, norm) -> None:
     """Through JSON and base64, as the page gets them."""
-    if translator.config.model.norm != norm:
-        translator = untrained(translator, model__norm=norm, model__activation="relu")
+    if translator.config.model.norm_position != norm:
+        translator = untrained(translator, model__norm_position=norm, model__activation="relu")
     shown = json.loads(json.dumps(payload(explain(translator, TEXT, "one two three"))))
     source, target = shown["axes"]["source"]["ids"], shown["axes"]["target"]["ids"]
     by_hand = ByHand(translator)
@@ -170,7 +172,7 @@ def test_every_number_equals_a_transformer_computed_by_hand(translator, norm) ->
         ids = source if side == "source" else [translator.codec.target.bos, *target[:-1]]
         embedded = shown["embedding"][side]
         close(unpacked(embedded["x"]), by_hand.embed(side, ids))
-        words = by_hand.table(side)[ids] * math.sqrt(translator.config.model.width)
+        words = by_hand.table(side)[ids] * math.sqrt(translator.config.model.d_model)
         close(unpacked(embedded["words"]), words)
     close(unpacked(shown["memory"][0]), by_hand.memory)
     parts = {part["title"].lower(): part for part in shown["parts"]}

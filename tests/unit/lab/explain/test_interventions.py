@@ -40,13 +40,15 @@ class ChangedByHand(ByHand):
         x = super().embed(side, ids)
         if side == "source":
             zeros = [0] * 40
-            places = super().embed(side, zeros) - self.table(side)[zeros] * self.config.width**0.5
+            places = super().embed(side, zeros) - self.table(side)[zeros] * self.config.d_model**0.5
             for piece, place in self.change.places.items():
                 x[piece] += places[place] - places[piece]
         return x
 
     def stack(self, side: str, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
-        layers = self.config.encoder_layers if memory is None else self.config.decoder_layers
+        layers = (
+            self.config.num_encoder_layers if memory is None else self.config.num_decoder_layers
+        )
         self.lens = []
         for number in range(layers):
             name = f"{side}.{number}"
@@ -63,7 +65,7 @@ class ChangedByHand(ByHand):
         seen = super().attend(kind, name, x, memory)
         layer = name.split(".")[1]
         y = np.einsum("hts,hsd->htd", seen["weights"], seen["v"])
-        for head in range(self.config.heads):
+        for head in range(self.config.num_heads):
             if f"{kind}.{layer}.head.{head}" in self.change.off:
                 y[head] = 0
         matrix = self.weights[f"{name}.project.to_out.weight"]
@@ -107,7 +109,7 @@ def test_a_changed_model_equals_numpy_with_the_same_change(
     translator, name: str, norm: str
 ) -> None:
     change = CHANGES[name]
-    model = untrained(translator, model__norm=norm, model__activation="relu")
+    model = untrained(translator, model__norm_position=norm, model__activation="relu")
     source, target = pair(model)
     engine = clone_engine(model.inspector_of(source))
     vocabulary = model.codec.target

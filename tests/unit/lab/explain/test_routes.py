@@ -45,5 +45,5 @@ def test_studying_all_heads_counts_as_a_pass_for_each(trained, monkeypatch) -> N
         for study in (False, True):
             client.post("/v1/explain", json={**body, "change": {"study": study}})
         model = service.models.models[0].translator.config.model
-    heads = model.heads * (model.encoder_layers + 2 * model.decoder_layers)
+    heads = model.num_heads * (model.num_encoder_layers + 2 * model.num_decoder_layers)
     assert works[1] == (4 + heads) * works[0]

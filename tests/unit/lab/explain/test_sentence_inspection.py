@@ -44,7 +44,7 @@ def data_of(written: str) -> dict:
 
 def test_a_model_that_splits_sentences_gets_the_whole_text(translator) -> None:
     text = "eins zwei. Drei vier."
-    by_sentence = replace(translator.config, {"decoding.by_sentence": True}).decoding
+    by_sentence = replace(translator.config, {"decoding.split_sentences": True}).decoding
     whole = inspect_sentence(translator, text)
     asked = inspect_sentence(translator, text, None, Request(decoding=by_sentence))
     assert asked.translation == whole.translation == translator(text)
@@ -118,7 +118,7 @@ def test_an_axis_joins_pieces_and_leaves_special_ones_alone() -> None:
 
 
 def test_the_tree_holds_the_search(translator, seen) -> None:
-    nodes, beam = seen.beam, translator.config.decoding.beam
+    nodes, beam = seen.beam, translator.config.decoding.beam_size
     for number, node in enumerate(nodes):
         if node.parent >= 0:
             assert node.parent < number
@@ -215,7 +215,7 @@ def test_scores_are_log_probabilities(translator) -> None:
 
 def test_attention_comes_as_arrays_with_its_axes(translator) -> None:
     shown = translator.attention("eins zwei drei")
-    layers, heads = translator.config.model.decoder_layers, translator.config.model.heads
+    layers, heads = translator.config.model.num_decoder_layers, translator.config.model.num_heads
     assert shown["cross"].shape == (layers, heads, len(shown["target"]), len(shown["source"]))
     assert shown["source"][-1] == shown["target"][-1] == "</s>"
 

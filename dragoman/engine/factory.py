@@ -1,0 +1,65 @@
+"""Choose and create the engine for a bundle.
+
+Engines are imported on use, so importing this module loads neither torch nor ONNX Runtime.
+"""
+
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+
+from dragoman.bundle.folder import ONNX, Bundle
+from dragoman.bundle.gate import GATE
+from dragoman.engine.adapter_routing import AdapterRouter
+from dragoman.engine.lazy import LazyEngine, can_load_lazily
+from dragoman.engine.onnx.graphs import beyond_graphs
+from dragoman.engine.protocol import Engine
+from dragoman.errors import ConfigError, needs_torch
+
+ENGINES = ("auto", ONNX, "torch")
+
+
+def make_engine(
+    bundle: Bundle, device: str, engine: str = "auto", threads: int = 0, later: bool = False
+) -> Engine:
+    """The engine for a bundle.
+
+    With "auto": ONNX Runtime for a bundle made for it, or if torch is missing, unless a GPU is
+    asked for. `later`: one on a GPU may be made when it is first needed.
+    """
+    if later and engine != ONNX and can_load_lazily(bundle, device):
+        make = partial(make_engine, device=device, engine=engine, threads=threads)
+        return LazyEngine(bundle, make)  # type: ignore[abstract]  # it only tells of one
+    if engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
+    if bundle.adapter is None or bundle.gate is None:
+        return _engine(bundle.merged(), device, engine, threads)
+    model = _engine(replace(bundle, adapter=None), device, engine, threads)
+    only_decoder = all(name.startswith("decoder.") for name in bundle.adapter if name != GATE)
+    adapted = _engine(bundle.merged(), device, engine, threads, model if only_decoder else None)
+    return AdapterRouter(model, adapted, bundle.gate)
+
+
+def _engine(
+    bundle: Bundle, device: str, engine: str, threads: int, encoder: Engine | None = None
+) -> Engine:
+    """Create an engine; `encoder` is an engine whose encoder it can share."""
+    if engine == ONNX or (engine == "auto" and device in ("auto", "cpu") and _suits_onnx(bundle)):
+        if device not in ("auto", "cpu"):
+            raise ConfigError(
+                f"the ONNX engine runs on the CPU only, not on {device}: drop --engine or --device."
+            )
+        from dragoman.engine.onnx_engine import OnnxEngine
+
+        return OnnxEngine(bundle, threads, encoder if isinstance(encoder, OnnxEngine) else None)
+    with needs_torch():
+        import torch
+
+        from dragoman.engine.torch_engine import TorchEngine
+    if threads:
+        torch.set_num_threads(threads)
+    return TorchEngine.from_bundle(bundle, device)
+
+
+def _suits_onnx(bundle: Bundle) -> bool:
+    without_torch = find_spec("torch") is None and not beyond_graphs(bundle.config.model)
+    return bundle.engine == ONNX or without_torch

@@ -1,0 +1,72 @@
+"""What is done beside imports, before a search on a GPU."""
+
+# ruff: noqa: N802  # the driver's names
+
+import ctypes
+import sys
+from threading import Event
+from types import ModuleType
+
+import pytest
+
+from dragoman.engine import gpu_warmup
+from dragoman.engine.gpu_warmup import wake_gpu
+
+
+class Driver:
+    """As NVIDIA's library answers: a status, 0 if all is well."""
+
+    def __init__(self, gpus: int):
+        self._gpus = gpus
+        self.opened: list[int] = []
+        self.asked = Event()
+
+    def cuInit(self, flags: int) -> int:
+        return 0
+
+    def cuDeviceGet(self, device, number: int) -> int:
+        device._obj.value = 1000 + number
+        self.asked.set()
+        return 0 if number < self._gpus else 101
+
+    def cuDevicePrimaryCtxRetain(self, context, device) -> int:
+        self.opened.append(device.value)
+        return 0
+
+
+@pytest.mark.parametrize(("gpus", "opened"), [(2, [1000]), (0, [])])
+def test_the_first_gpu_is_woken_if_there_is_one(monkeypatch, gpus: int, opened: list[int]) -> None:
+    driver = Driver(gpus)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    gpu_warmup._open_context()
+    assert driver.asked.is_set()
+    assert driver.opened == opened
+
+
+def test_without_driver_and_compiler_nothing_happens(monkeypatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    monkeypatch.setitem(sys.modules, "triton", None)  # its import fails
+    gpu_warmup._open_context()
+    gpu_warmup._compute_key()
+
+
+def test_it_does_not_wait(monkeypatch) -> None:
+    """The hash of the compiler is computed by a thread, while this one goes on."""
+    may_end, ended = Event(), Event()
+
+    def key() -> str:
+        may_end.wait(60)
+        ended.set()
+        return ""
+
+    for name in ("triton", "triton.runtime", "triton.runtime.cache"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules["triton.runtime.cache"], "triton_key", key, raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(0))
+    wake_gpu()
+    assert not ended.is_set()
+    may_end.set()
+    assert ended.wait(60)
