@@ -350,7 +350,7 @@ def test_a_service_that_stops_answers_what_was_sent_and_ends_streams(trained, tm
             assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
         silent = connected(1)
         started.send(signal.SIGSTOP)
-        asking += connected(20)
+        asking += [opened.enter_context(connect(address, "127.0.0.2")) for _ in range(80)]
         for connection in asking:
             connection.sendall(question)
         started.send(signal.SIGTERM)
