@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 
+_MOST_DIGITS, _MOST_NESTED = 4000, 100  # a little less than the library can read
+# A text, a bracket, or a number that is too long. A text without an end goes up to that of the
+# line, else the search would begin again at each of its quotation marks.
+_TOKEN = re.compile(
+    rb'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|[\[\]{}]|-?\d{%d,}+[\d.eE+-]*+' % _MOST_DIGITS, re.S
+)
+_NUL = rb'"\u0000"'
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # escaped: half of a pair, or a lone one
 
 
@@ -172,15 +179,34 @@ class _Repaired(RawIOBase):
 
 
 def _repaired(line: bytes) -> bytes:
-    """The library throws away what has lone surrogates. U+0000 takes their places, which no tool
-    accepts."""
+    """The library throws away what has lone surrogates, long numbers or deep nesting. U+0000, which
+    no tool accepts, takes their places."""
+    line = _shallow(line)
     if not _SURROGATE.search(line):
         return line
     try:
         message = json.dumps(json.loads(line), ensure_ascii=False)
-    except (ValueError, RecursionError):  # no JSON: the library says so
+    except ValueError:  # no JSON: the library says so
         return line
     return re.sub("[\ud800-\udfff]", r"\\u0000", message).encode() + b"\n"
+
+
+def _shallow(line: bytes) -> bytes:
+    kept: list[bytes] = []
+    start = depth = 0
+    for token in _TOKEN.finditer(line):
+        if token[0] in b"[{":
+            depth += 1
+            if depth == _MOST_NESTED + 1:
+                kept += [line[start : token.start()], _NUL]
+        elif token[0] in b"]}":
+            if depth == _MOST_NESTED + 1:
+                start = token.end()
+            depth -= 1
+        elif depth <= _MOST_NESTED and not token[0].startswith(b'"'):
+            kept += [line[start : token.start()], _NUL]
+            start = token.end()
+    return b"".join(kept) + line[start:]
 
 
 def command(

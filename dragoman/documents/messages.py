@@ -230,7 +230,7 @@ def toml_spans(text: str, options: Options) -> Iterator[Span]:
     offset = len(text) - len(text.removeprefix("\ufeff"))
     try:
         tomllib.loads(text[offset:])
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also of Python itself, for an integer of thousands of digits
         raise DocumentError(f"it is not TOML ({error}).") from None
     except RecursionError:
         raise DocumentError("it is nested too deeply.") from None

@@ -15,7 +15,10 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from dragoman.serve.batcher import StoppingError
+
 _HEARD = count()
+_LINGER_S = 0.5  # for a request that is on its way while the service stops
 _PIPELINED = 16  # requests of one connection that may wait for the answer to the one before
 
 
@@ -44,12 +47,14 @@ class Connection(HttpToolsProtocol):
         super().__init__(**given)
         self._limits, self._closed = limits, closed
         self.client_name = client
+        self.admitted = True  # else the service stops, and every request is refused
         self.heard_at = 0  # a count of what came: the loop's clock does not tell all apart
         self._head: _Head | None = None
         self._in_body = False
         self._unanswered: list[RequestResponseCycle] = []
         self._refusal = (400, "this is not HTTP.")
         self._refused = False
+        self._stopping = False
         # time for the client to send what it began
         self._receiving: asyncio.TimerHandle | None = None
         self._sending: asyncio.TimerHandle | None = None  # time for it to take its answer
@@ -113,6 +118,8 @@ class Connection(HttpToolsProtocol):
         self._unanswered.append(self.cycle)
         self._head, self._in_body = None, True
         self._wait_for_more()
+        if self._stopping:
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         self._in_body = False
@@ -154,6 +161,25 @@ class Connection(HttpToolsProtocol):
         if self._sending is not None:
             self._sending.cancel()
             self._sending = None
+
+    # The end
+
+    def shutdown(self) -> None:
+        """Close after the answers to all that has come. A connection without a request has a
+        moment: the request may be on its way, and closing now would reset the connection."""
+        self._stopping = True
+        if self._is_answered:
+            self.loop.call_later(_LINGER_S, self._close)
+        else:
+            self.cycle.keep_alive = False
+
+    def _close(self) -> None:
+        if self._is_answered:
+            self.refuse(503, str(StoppingError()))
+
+    @property
+    def _is_answered(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
     # Refusals
 

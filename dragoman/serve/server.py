@@ -11,13 +11,16 @@ do.
 import asyncio
 import errno
 import ipaddress
+import math
 import os
+import select
 import signal
 import socket
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -25,13 +28,18 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
 from dragoman.errors import ConfigError
+from dragoman.serve.batcher import StoppingError
 from dragoman.serve.connection import Connection, ConnectionLimits, bare_answer
 
 _SPARE_FILES = 16  # left for whatever else the process opens
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _LAST_S = 1.5  # of the grace period, for whatever it takes to end
+_QUIET_S = 0.1  # for what is on its way at the signal
+_ADMITTED_S = 1.0  # after the signal: whoever connects later is only told that the service stops
 _LOG_EVERY_S = 60.0  # an attack must not fill the log as well
 
 
@@ -74,6 +82,7 @@ class Server(uvicorn.Server):
         self._closed = asyncio.Event()  # set as one is
         self._logged: dict[str, float] = {}
         self._accepting: list[asyncio.Task[None]] = []
+        self._admits_until = math.inf  # by the loop's clock
         self._reloading: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -104,25 +113,23 @@ class Server(uvicorn.Server):
                 continue  # else the client left before it was accepted
             client = client_of(host)
             if self._connected[client] >= self.limits.per_client:
-                self._refuse(connection, client)
+                most = self.limits.per_client
+                self._log("client", f"{client} has {most} connections: more are refused.")
+                _refuse(connection, 429, f"you have {most} connections open: close one.")
                 continue
             try:
                 await self._room()
-            except asyncio.CancelledError:  # the service stops
-                connection.close()
+            except asyncio.CancelledError:
+                _refuse(connection, 503, str(StoppingError()))
                 raise
-            await self._take(connection, client)
+            await asyncio.shield(self._take(connection, client))
 
     async def _room(self) -> None:
         """Wait for room for one more connection. Connections that only wait for their clients make
         room: of the client who has most of them, the one that has been silent longest."""
         while self._connected.total() >= self.limits.connections:
             self._closed.clear()
-            waiting = [
-                connection
-                for connection in self.server_state.connections
-                if isinstance(connection, Connection) and connection.is_waiting
-            ]
+            waiting = [connection for connection in self._open() if connection.is_waiting]
             if waiting:
                 held = Counter(connection.client_name for connection in waiting)
                 silent = min(waiting, key=lambda one: (-held[one.client_name], one.heard_at))
@@ -133,17 +140,17 @@ class Server(uvicorn.Server):
                 )
             await self._closed.wait()
 
-    def _refuse(self, connection: socket.socket, client: str) -> None:
-        most = self.limits.per_client
-        self._log("client", f"{client} has {most} connections: more are refused.")
-        with connection, suppress(OSError):
-            message = f"you have {most} connections open: close one."
-            connection.send(bare_answer(429, message))
-
     async def _take(self, connection: socket.socket, client: str) -> None:
         self._connected[client] += 1
-        make = partial(
-            Connection,
+        make = partial(self._connection, client)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(make, connection)
+        except OSError:  # the client has left already
+            connection.close()
+            self._release(client)
+
+    def _connection(self, client: str) -> Connection:
+        connection = Connection(
             self.limits,
             client,
             partial(self._release, client),
@@ -151,11 +158,12 @@ class Server(uvicorn.Server):
             server_state=self.server_state,
             app_state=self.lifespan.state,
         )
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(make, connection)
-        except OSError:  # the client has left already
-            connection.close()
-            self._release(client)
+        if self.service.stopping:
+            connection.shutdown()
+        if asyncio.get_running_loop().time() > self._admits_until:
+            connection.admitted = False
+            connection.app = _unavailable
+        return connection
 
     def _release(self, client: str) -> None:
         self._connected[client] -= 1
@@ -201,27 +209,62 @@ class Server(uvicorn.Server):
         os._exit(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what was accepted.
+        """Answer what has come. When the grace period nears its end, tell the rest so, then hang
+        up.
 
-        When the grace period nears its end, tell the rest so, then hang up.
+        uvicorn stops listening first. So the kernel resets connections that wait to be accepted,
+        and uvicorn those whose requests it has not read yet.
         """
+        loop = asyncio.get_running_loop()
+        self._admits_until = loop.time() + _ADMITTED_S
         self.service.stop()
         _notify("STOPPING=1")
+        loop.call_later(self._from_end(1.0), self.service.batcher.stop)
+        loop.call_later(self._from_end(0.6), self._hang_up)
+        for connection in self._open():
+            connection.shutdown()
+        await asyncio.sleep(_QUIET_S)
+        while any(connection.admitted for connection in self._open()):
+            await asyncio.sleep(0.05)
+        await self._stop_listening(sockets or ())
+        loop.call_later(_QUIET_S, self._hang_up)
+        while self._connected or self.server_state.tasks:
+            await asyncio.sleep(0.02)
+        await self.lifespan.shutdown()
+
+    async def _stop_listening(self, listeners: Sequence[socket.socket]) -> None:
+        # Cancelling an accept that has just succeeded would lose the connection.
+        latest = time.monotonic() + _ADMITTED_S
+        while select.select(listeners, (), (), 0)[0] and time.monotonic() < latest:
+            await asyncio.sleep(0.01)
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._from_end(1.0), self.service.batcher.stop)
-        loop.call_later(self._from_end(0.6), self._hang_up)
-        await super().shutdown(sockets)
+        for listener in listeners:
+            listener.close()
+
+    def _open(self) -> list[Connection]:
+        return [one for one in self.server_state.connections if isinstance(one, Connection)]
 
     def _from_end(self, share: float) -> float:
         """Seconds from the signal to the point where this share of the time to end is left."""
         return self.grace_s - share * min(_LAST_S, self.grace_s / 2)
 
     def _hang_up(self) -> None:
-        for connection in list(self.server_state.connections):
+        for connection in self._open():
             connection.transport.abort()
+
+
+def _refuse(connection: socket.socket, status: int, message: str) -> None:
+    with connection, suppress(OSError):
+        connection.send(bare_answer(status, message))
+
+
+async def _unavailable(scope: Scope, receive: Receive, send: Send) -> None:
+    """An answer after the whole request: closing a connection with unread bytes resets it."""
+    while (await receive()).get("more_body"):
+        pass
+    await JSONResponse({"error": str(StoppingError())}, 503)(scope, receive, send)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -17,6 +17,7 @@ LIMITS = sorted(
     {0, 1, 2, 3, 7, 10, 100}
     | {2**bits + near for bits in (7, 8, 15, 16, 31, 32, 62, 63, 64) for near in (-2, -1, 0)}
 )
+EDGES = [0, 1, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
 # Longer repetitions would only take longer to find what these find.
 LARGEST_TEXT = 200_000
 
@@ -76,6 +77,7 @@ def change_numbers(draw: random.Random, numbers: Sequence[int]) -> tuple[int, ..
     window = slice(start, start + count)
     before = changed[window]
     step = limit(draw)
+    near = draw.choice(EDGES)
     changes: list[Callable[[], list[int]]] = [
         lambda: [limit(draw) for _ in before],
         lambda: [limit(draw)] * len(before),
@@ -86,6 +88,9 @@ def change_numbers(draw: random.Random, numbers: Sequence[int]) -> tuple[int, ..
         lambda: before[::-1],
         list,
         lambda: before * 2,
+        # a count or an offset at an edge, and the next one so that both add up to little
+        lambda: [near, *before[1:]],
+        lambda: [near, *[draw.choice([-1, 1]) - near for _ in before[1:]]],
     ]
     changed[window] = draw.choice(changes)()
     return tuple(changed)
@@ -201,9 +206,28 @@ _DECLARATIONS = [
 ]  # fmt: skip
 
 
+def _defaulted(draw: random.Random, text: str) -> str:
+    """A long default for an attribute of an element that occurs, and the element many times."""
+    elements = list(re.finditer(r"<([A-Za-z][\w:.-]*)(?:[^<>]*/>|[^<>]*>[^<>]*</\1>)", text))
+    if not elements:
+        return text
+    element = draw.choice(elements)
+    value = "v" * draw.choice([1, 1000, 50_000, 100_000])
+    subset = f'<!DOCTYPE a [<!ATTLIST {element[1]} a CDATA "{value}">]>'
+    text = (
+        text[: element.end()] + element[0] * _times(draw, len(element[0])) + text[element.end() :]
+    )
+    prolog = re.match(r"<\?xml[^>]*>", text)
+    at = prolog.end() if prolog else 0
+    return text[:at] + subset + text[at:]
+
+
 def change_xml(draw: random.Random, text: str, pieces: Sequence[str] = ()) -> str:
     """As any text, and any declaration of an internal subset, of any length."""
-    if draw.random() < 0.4:
+    kind = draw.random()
+    if kind < 0.1:
+        return _defaulted(draw, text)
+    if kind < 0.45:
         names = re.findall(r"<([A-Za-z][\w:.-]*)", text)
         declared = "".join(draw.choices(_DECLARATIONS, k=draw.choice([1, 1, 2, 20])))
         declared = declared.replace("TAG", draw.choice(names or ["a"]))

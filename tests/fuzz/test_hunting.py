@@ -26,6 +26,7 @@ FOUND = [
     ("prepared data", struct.pack("<5q", 0, 3, 3, 2, 10)),
     ("corpus tmx", b'<!DOCTYPE tmx [<!ATTLIST tu a CDATA "v">]><tmx><tu/><tu/></tmx>'),
     ("glossary tbx", b'<!DOCTYPE a [<!ATTLIST term a CDATA "v">]><a><term/></a>'),
+    ("document toml", b"a = " + b"9" * 5000),
     ("document rtf", b"{\\rtf1 Hund{\\pict\\bin-2147483648 abc}\\par}"),
 ]
 

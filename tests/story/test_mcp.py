@@ -122,7 +122,11 @@ def test_every_call_is_answered_whatever_its_strings_hold(trained_onnx, tmp_path
         ("translate_file", {"path": "a\0.txt", "to": "en"}),
         ("translate", {"text": "eins", "to": "en", "source": "de"}),
         ("translate", {"text": "eins \U0001f600", "to": "en", "source": "de"}),
+        ("translate", {"text": "DIGITS", "to": "en"}),
+        ("translate", {"text": "DEEP", "to": "en"}),
+        ("translate", {"text": "eins", "to": "en", "terms": {"eins": "DEEP"}}),
     ]
+    raw = {'"DIGITS"': "9" * 5000, '"DEEP"': "[" * 100_000 + "]" * 100_000}
     lines = [{"id": 0, "method": "initialize", "params": begun}]
     lines.append({"method": "notifications/initialized"})
     for number, (name, values) in enumerate(calls, 1):
@@ -134,7 +138,10 @@ def test_every_call_is_answered_whatever_its_strings_hold(trained_onnx, tmp_path
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         for line in lines:
-            server.stdin.write(json.dumps({"jsonrpc": "2.0", **line}) + "\n")
+            message = json.dumps({"jsonrpc": "2.0", **line})
+            for name, value in raw.items():
+                message = message.replace(name, value)
+            server.stdin.write(message + "\n")
         server.stdin.flush()
         answers = {}
         while len(answers) < 1 + len(calls):
@@ -149,4 +156,5 @@ def test_every_call_is_answered_whatever_its_strings_hold(trained_onnx, tmp_path
     assert all("U+0000" in texts[number][1] for number in range(1, 5)), texts
     assert texts[5] == (False, "one")
     assert not texts[6][0]
+    assert all(texts[number][0] for number in range(7, 10)), texts
     assert "Traceback" not in said

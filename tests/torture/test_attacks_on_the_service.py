@@ -323,6 +323,49 @@ def test_a_signal_ends_streams_and_they_say_so(trained, tmp_path) -> None:
         assert answer.err.count("\n") == 1  # where it served, and nothing else
 
 
+def test_a_service_that_stops_answers_what_was_sent_and_ends_streams(trained, tmp_path) -> None:
+    """It sleeps while the requests and the signal come, so that it finds all of them at once. The
+    cache has the first piece of each stream but one; the engine comes to no other end."""
+    first = search_once_and_then_without_end
+    options = ["--grace", "86400", "--time-limit", "86400", "--cache", "10"]
+    question = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with (
+        process(tmp_path, trained, *options, first=first) as (started, address),
+        contextlib.ExitStack() as opened,
+    ):
+
+        def connected(count: int) -> list[socket.socket]:
+            return [opened.enter_context(connect(address)) for _ in range(count)]
+
+        streams = []
+        for _ in range(20):
+            streams += connected(1)
+            streams[-1].sendall(post("/v1/chat/completions", STREAM))
+            said = b""
+            while b"zero" not in said:
+                said += streams[-1].recv(65_536)
+        asking = connected(10)
+        for connection in asking:
+            connection.sendall(question)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        silent = connected(1)
+        started.send(signal.SIGSTOP)
+        asking += [opened.enter_context(connect(address, "127.0.0.2")) for _ in range(80)]
+        for connection in asking:
+            connection.sendall(question)
+        started.send(signal.SIGTERM)
+        started.send(signal.SIGCONT)
+        for connection in asking:
+            answer = heard(connection)
+            assert b"HTTP/1.1 200 " in answer or b"HTTP/1.1 503 " in answer
+        for connection in streams:
+            assert b"the service is stopping" in heard(connection)
+        assert b"the service is stopping" in heard(*silent)
+        answer = started.answer()
+        assert answer.code == 0
+        assert "did not stop" not in answer.err
+
+
 def test_a_stream_that_takes_too_long_says_so(trained, capfd) -> None:
     service = Service([str(trained)], Limits(time_limit_s=3.0), device="cpu")
     translator = service.models.models[0].translator
