@@ -39,11 +39,10 @@ if TYPE_CHECKING:
 
 
 _MOST_DIGITS, _MOST_NESTED = 4000, 100  # a little less than the library can read
-# A text, a bracket, or a number that is too long. A text without an end goes up to that of the
-# line, else the search would begin again at each of its quotation marks.
-_TOKEN = re.compile(
-    rb'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|[\[\]{}]|-?\d{%d,}+[\d.eE+-]*+' % _MOST_DIGITS, re.S
-)
+# A text, a bracket, or a number. A text without an end goes up to the end of the line, else the
+# search would begin again at each of its quotation marks; a number is taken whole for the same
+# reason.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|[\[\]{}]|-?\d[\d.eE+-]*+', re.S)
 _NUL = rb'"\u0000"'
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # escaped: half of a pair, or a lone one
 
@@ -203,7 +202,9 @@ def _shallow(line: bytes) -> bytes:
             if depth == _MOST_NESTED + 1:
                 start = token.end()
             depth -= 1
-        elif depth <= _MOST_NESTED and not token[0].startswith(b'"'):
+        elif (
+            depth <= _MOST_NESTED and not token[0].startswith(b'"') and len(token[0]) > _MOST_DIGITS
+        ):
             kept += [line[start : token.start()], _NUL]
             start = token.end()
     return b"".join(kept) + line[start:]

@@ -61,16 +61,17 @@ class Report(NamedTuple):
     def as_page(self, name: str) -> str:
         """A page that needs nothing else."""
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
-        if self.terms:
-            counts += ". Terms: " + ", ".join(f"{n} {state}" for state, n in self.terms.items())
+        terms = self.terms  # counted once: a report may have many rows
+        if terms:
+            counts += ". Terms: " + ", ".join(f"{n} {state}" for state, n in terms.items())
         rows = sorted(self.rows, key=lambda row: (STATES.index(row.state), row.confidence))
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             f"<title>{html.escape(name)}</title><style>{_STYLE}</style></head>\n<body>"
             f"<h1>{html.escape(name)}</h1><p>{len(rows)} texts: {counts}.</p>\n<table>"
             "<tr><th>state</th><th>source</th><th>translation</th>"
-            f"{'<th>terms</th>' if self.terms else ''}</tr>\n"
-            + "\n".join(_as_html(row, bool(self.terms)) for row in rows)
+            f"{'<th>terms</th>' if terms else ''}</tr>\n"
+            + "\n".join(_as_html(row, bool(terms)) for row in rows)
             + "\n</table></body></html>\n"
         )
 

@@ -44,6 +44,7 @@ router = APIRouter(prefix="/v2", tags=["DeepL"], route_class=DeeplRoute)
 MOST_TEXTS = 50
 MOST_GLOSSARIES = 1000  # of a key
 MOST_GLOSSARY_BYTES = 2**24  # of a key
+_LONGEST_NAME, _LONGEST_CODE = 200, 20  # characters; neither counts as a glossary's bytes
 MOST_BYTES = 2**27  # of all glossaries
 _READY = 8  # glossaries that are kept as they are used, many times as large as their entries
 _ACCEPTED = frozenset(
@@ -136,12 +137,14 @@ class Glossaries:
             self._ready.popitem(last=False)
 
 
-def _text(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:
+def _text(
+    fields: Mapping[str, Any], name: str, default: str | None = None, longest: int = 2**20
+) -> str:
     value = fields.get(name, default)
     if value is None:
         value = default
-    if not isinstance(value, str) or len(value) > 2**20:
-        raise HTTPException(400, f"{name}: a text is wanted.")
+    if not isinstance(value, str) or len(value) > longest:
+        raise HTTPException(400, f"{name} must be a string of at most {longest:,} characters.")
     return value
 
 
@@ -290,9 +293,9 @@ async def create_glossary(request: Request) -> Response:
     glossary = await asyncio.to_thread(Glossary.parse, entries)
     kept = _Kept(
         secrets.token_hex(16),
-        _text(fields, "name", ""),
-        _code(_text(fields, "source_lang")),
-        _code(_text(fields, "target_lang")),
+        _text(fields, "name", "", _LONGEST_NAME),
+        _code(_text(fields, "source_lang", longest=_LONGEST_CODE)),
+        _code(_text(fields, "target_lang", longest=_LONGEST_CODE)),
         entries,
         datetime.now(UTC).isoformat(),
         len(glossary.terms),

@@ -315,5 +315,5 @@ async def report(request: Request, key: str) -> Response:
         raise HTTPException(404, job.error or "the document is not translated yet.")
     # Text of somebody else: it is escaped, and no script would run.
     rules = "default-src 'none'; style-src 'unsafe-inline'"
-    page = job.report.as_page(job.name)
+    page = await asyncio.to_thread(job.report.as_page, job.name)
     return Response(page, media_type="text/html", headers={"Content-Security-Policy": rules})

@@ -22,6 +22,7 @@ class Readers:
         # One thread for each: it waits while its process works.
         self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="reader")
         self._all: set[Reader] = set()
+        self.starting = 0  # processes that are not there yet
         self._idle: list[Reader] = []
         self._held: Counter[str] = Counter()  # by client
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
@@ -32,17 +33,18 @@ class Readers:
         reader: Reader | None = None
         lasts = False
         try:
-            reader = self._idle.pop() if self._idle else await self.run(self._started)
+            reader = self._idle.pop() if self._idle else await self._start()
             yield reader
             lasts = True
         except Exception:  # a refused file leaves its reader alive, a cancelled one does not
             lasts = True
             raise
         finally:
-            if reader is not None and not (lasts and reader.reusable):
-                self._discard(reader)
-            elif reader is not None:
-                self._idle.append(reader)
+            if reader is not None:
+                if lasts and reader.reusable:
+                    self._put_back(reader)
+                else:
+                    self._discard(reader)
             self._release(client)
 
     async def run(self, step: Callable[..., T], *arguments: object) -> T:
@@ -53,6 +55,38 @@ class Readers:
         for reader in list(self._all):
             self._discard(reader)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def alive(self) -> int:
+        """Count the reader processes."""
+        return len(self._all)
+
+    async def _start(self) -> Reader:
+        """Start a reader. If its client leaves meanwhile, the next one gets it."""
+        starting = asyncio.ensure_future(self.run(self._started))
+        self.starting += 1
+        try:
+            reader = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._keep)
+            raise
+        except BaseException:
+            self.starting -= 1
+            raise
+        self.starting -= 1
+        return reader
+
+    def _keep(self, starting: "asyncio.Future[Reader]") -> None:
+        self.starting -= 1
+        if starting.cancelled() or starting.exception():
+            return
+        self._put_back(starting.result())
+
+    def _put_back(self, reader: Reader) -> None:
+        if len(self._idle) < self.size:
+            self._idle.append(reader)
+        else:
+            self._discard(reader)
 
     def _started(self) -> Reader:
         reader = Reader()

@@ -180,7 +180,7 @@ class ContentPart(BaseModel):
 
 class Message(BaseModel):
     role: str = Field(max_length=99)
-    content: Text | list[ContentPart] | None = None
+    content: Text | Annotated[list[ContentPart], Field(max_length=100)] | None = None
 
 
 class ChatRequest(BaseModel):

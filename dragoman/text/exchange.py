@@ -72,7 +72,7 @@ def read_xliff(
 def read_po(
     file: BinaryIO, path: str | Path, source: str = "", target: str = ""
 ) -> Iterator[Segment]:
-    texts = dict[str, str]()
+    parts = dict[str, list[str]]()  # a message may have a million lines: they are joined once
     fuzzy = False
     key = ""
     for number, raw in enumerate(chain(raw_lines(file, path), [b""]), start=1):
@@ -83,23 +83,24 @@ def read_po(
         match = _PO_LINE.fullmatch(line)
         if line.startswith("#") or not line:
             if "msgstr" in key or not line:
-                yield from _po_segments(texts, fuzzy)
-                texts, fuzzy, key = {}, False, ""
+                yield from _po_segments(parts, fuzzy)
+                parts, fuzzy, key = {}, False, ""
             fuzzy = fuzzy or (line.startswith("#,") and "fuzzy" in line)
         elif match is None or not (match[1] or key):
             raise CorpusError(f"{path} line {number} is not PO: {line[:40]!r}.")
         else:
             if match[1] in ("msgid", "msgctxt") and "msgstr" in key:
-                yield from _po_segments(texts, fuzzy)
-                texts, fuzzy = {}, False
+                yield from _po_segments(parts, fuzzy)
+                parts, fuzzy = {}, False
             key = match[1] or key
             unescaped = _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), match[2])
-            texts[key] = texts.get(key, "") + unescaped
+            parts.setdefault(key, []).append(unescaped)
 
 
-def _po_segments(texts: dict[str, str], fuzzy: bool) -> Iterator[Segment]:
+def _po_segments(parts: dict[str, list[str]], fuzzy: bool) -> Iterator[Segment]:
     """One, or that of the singular and that of the plural; nothing of the head, whose msgid is
     empty."""
+    texts = {key: "".join(lines) for key, lines in parts.items()}
     if fuzzy or not texts.get("msgid"):
         return
     yield from _both(texts["msgid"], texts.get("msgstr", texts.get("msgstr[0]", "")))

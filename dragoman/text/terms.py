@@ -96,8 +96,9 @@ def _terms(concept: Element, number: int, source: str, target: str) -> Iterator[
     left = source or next(iter(languages), "")
     right = target or next((one for one in languages if one != left), "")
     if by_language.get(left) and by_language.get(right):
+        targets = "|".join(by_language[right])  # one string for all rows
         for term in by_language[left]:
-            yield Row(number, (term, "|".join(by_language[right])))
+            yield Row(number, (term, targets))
 
 
 def looks_like_terms(rows: Sequence[Row]) -> bool:

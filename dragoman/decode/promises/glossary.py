@@ -31,6 +31,7 @@ from dragoman.text.verbs import finite_forms, looks_like_a_verb, separable
 
 MOST_TERMS = 100_000
 LONGEST_TERM = 200  # characters
+MOST_ALTERNATIVES = 50  # of one term
 LONGEST_ENDING = 3  # letters that inflection may add in a language whose forms we do not know
 _LEAST_INFLECTED, _LEAST_IN_COMPOUND = 4, 5  # letters of a word
 # `inflection` says what is so anyway; glossaries of older versions have it.
@@ -294,6 +295,10 @@ def _state(demand: Demand, words: str | None) -> str:
 def _checked(term: Term, place: str = "") -> Term:
     if not term.source or not term.targets:
         raise ConfigError(f"{place}a term needs a source and a target.")
+    if len(term.targets) > MOST_ALTERNATIVES:
+        raise ConfigError(
+            f"{place}{term.source[:40]!r} has more than {MOST_ALTERNATIVES} alternatives."
+        )
     for text in (term.source, *term.targets):
         if len(text) > LONGEST_TERM:
             raise ConfigError(f"{place}{text[:40]!r}… is longer than {LONGEST_TERM} characters.")

@@ -31,6 +31,7 @@ from dragoman.text.german_leads import german_cases
 from dragoman.text.tails import is_governed, is_known_adjective, tail_of, tails
 
 MOST_TEXTS = 16  # of a part that are compared
+_COMBINED = 64  # combinations of choices for each of these texts
 _BESIDE, _LOOKS_ASIDE = 2, 0.15  # source words; share of what a word looks at
 _SMALL = 3  # letters of a small word
 _WORD = re.compile(r"\S+")
@@ -89,7 +90,9 @@ def filled_in(
         ways = _ways(text, Place(article, start, end, place.demand), language, limit)
         choices.append([between + way for way in ways])
         at = limit
-    texts = ("".join(parts) + text[at:] for parts in _combined(choices))
+    # Combinations may repeat, and there may be billions: only so many are looked at.
+    combined = itertools.islice(_combined(choices), _COMBINED * most)
+    texts = ("".join(parts) + text[at:] for parts in combined)
     return list(itertools.islice(dict.fromkeys(texts), most))
 
 

@@ -1,7 +1,7 @@
 """The service's routes that show the inside of a model: /v1/attention and /v1/explain."""
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -40,6 +40,10 @@ class AttentionRequest(BaseModel):
     )
 
 
+# Vectors of all positions up to one that is asked for are computed.
+Place = Annotated[int, Field(ge=0, lt=4096)]
+
+
 class ChangeRequest(BaseModel):
     """An intervention in the model or its input. Positions count from 0."""
 
@@ -48,8 +52,8 @@ class ChangeRequest(BaseModel):
     off: list[str] = Field(
         [], max_length=200, description="Parts to switch off: `encoder.0.head.2`, `decoder.1`."
     )
-    swap: tuple[int, int] | None = Field(None, description="Two words of the source to swap.")
-    places: dict[int, int] = Field(
+    swap: tuple[Place, Place] | None = Field(None, description="Two words of the source to swap.")
+    places: dict[Place, Place] = Field(
         {}, max_length=200, description="Subwords of the source, and their new positions."
     )
     say: list[str] = Field(

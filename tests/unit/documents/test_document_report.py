@@ -7,7 +7,7 @@ from dragoman.decode.promises.glossary import Glossary
 from dragoman.documents.document import Document, Doubt
 from dragoman.documents.formats import format_of, read
 from dragoman.documents.inline import Said
-from dragoman.documents.report import report_of
+from dragoman.documents.report import Report, Row, report_of
 from dragoman.documents.segment import Code, Kind, trimmed, written
 from dragoman.documents.translating import Repeated, Sentence, translating
 
@@ -134,3 +134,17 @@ def test_a_report_marks_translations_of_quite_another_length() -> None:
     document = Document([(before,)] * len(said), lambda said: b"")
     odd = "much longer or shorter"
     assert [row.why for row in report_of(document, said).rows] == [odd, "", "", odd]
+
+
+def test_a_page_counts_the_terms_of_a_report_once(monkeypatch) -> None:
+    """Counting reads every row, and a report may have a hundred thousand."""
+    counted = []
+    count = Report.terms.fget
+
+    def counting(report: Report) -> object:
+        counted.append(report)
+        return count(report)
+
+    monkeypatch.setattr(Report, "terms", property(counting))
+    Report([Row("translated", "a", "b")] * 50).as_page("name")
+    assert len(counted) == 1
