@@ -74,9 +74,15 @@ def with_current_names(tree: Mapping[str, Any], path: str = "") -> dict[str, Any
             raise ConfigError(
                 f"{path}.{old_key} is the old name of {name}: set only one of the two."
             )
-        if isinstance(value, Mapping):
+        # Only known tables are followed: a stranger's file may be nested without end.
+        if isinstance(value, Mapping) and _has_old_names(name):
             value = with_current_names(value, name)
         elif isinstance(value, str):
             value = OLD_VALUES.get(name, {}).get(value, value)
         current[key] = value
     return current
+
+
+def _has_old_names(table: str) -> bool:
+    known = (*OLD_KEYS, *OLD_VALUES)
+    return any(one == table or one.startswith(f"{table}.") for one in known)
