@@ -69,6 +69,7 @@ COUNTED = 300_000  # pairs that words are counted in
 WORDS_COUNTED = 40_000  # most frequent words of a language
 FUNCTION_WORDS = 120  # of these, the first
 LEAST_DICE = 0.15
+LEAST_DICE_OF_FUNCTION_WORDS = 0.3
 Table = dict[int, dict[int, float]]
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 FIXED = re.compile(
@@ -102,9 +103,9 @@ class Lexicon:
         together.eliminate_zeros()
         rows = np.repeat(np.arange(together.shape[0]), np.diff(together.indptr))
         dice = 2 * together.data / (left[rows] + right[together.indices])
-        # The most frequent words ("the", "is") are left out: nothing is masked or ordered there.
-        kept = (dice > LEAST_DICE) & (rows >= FUNCTION_WORDS)
-        kept &= together.indices >= FUNCTION_WORDS
+        # The most frequent words ("the", "is") occur together by chance.
+        is_frequent = (rows < FUNCTION_WORDS) | (together.indices < FUNCTION_WORDS)
+        kept = dice > np.where(is_frequent, LEAST_DICE_OF_FUNCTION_WORDS, LEAST_DICE)
         self.dice: tuple[Table, Table] = ({}, {})
         found = (rows[kept].tolist(), together.indices[kept].tolist(), dice[kept].tolist())
         for a, b, value in zip(*found, strict=True):
@@ -112,7 +113,9 @@ class Lexicon:
             self.dice[1].setdefault(b, {})[a] = value
 
     def aligned(self, a: str, b: str, is_turned: bool) -> list[tuple[re.Match[str], re.Match[str]]]:
-        """Words of both sentences that are each other's best translation, and occur once."""
+        """Words of both sentences that are each other's best translation, and occur once; and
+        a word between two of them, if it stands there alone in both sentences.
+        """
         sides = [[*WORD.finditer(text)] for text in (a, b)]
         if not all(sides) or max(map(len, sides)) > 60:
             return []
@@ -131,7 +134,24 @@ class Lexicon:
                 if score and right.count(right[j]) == 1:
                     choices.append((i, j))
                     best[j] = max(best.get(j, (0.0, 0)), (score, i))
-        return [(sides[0][i], sides[1][j]) for i, j in choices if best[j][1] == i]
+        pairs = [(i, j) for i, j in choices if best[j][1] == i]
+        return [(sides[0][i], sides[1][j]) for i, j in between(pairs, *map(len, sides))]
+
+
+def between(pairs: list[tuple[int, int]], left: int, right: int) -> list[tuple[int, int]]:
+    """Places of words that translate each other, with single words between neighbors.
+
+    >>> between([(0, 0), (2, 2), (4, 5)], 6, 7)
+    [(0, 0), (1, 1), (2, 2), (4, 5), (5, 6)]
+    """
+    result = []
+    ends = [(-1, -1), *sorted(pairs), (left, right)]
+    for (i, j), (k, m) in pairwise(ends):
+        if k - i == m - j == 2:
+            result.append((i + 1, j + 1))
+        if k < left:
+            result.append((k, m))
+    return result
 
 
 def frequent(side: list[set[str]]) -> dict[str, int]:

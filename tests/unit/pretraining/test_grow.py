@@ -1,9 +1,10 @@
-"""`pretraining/grow.py` makes a deeper model that computes the same, with another vocabulary."""
+"""`pretraining/grow.py` makes a deeper or wider model that computes the same."""
 
 import grow
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from dragoman.config import TextConfig
 from dragoman.model.build import build_model
@@ -20,14 +21,48 @@ def test_new_layers_stand_at_even_distances() -> None:
 
 def test_a_deeper_model_computes_the_same() -> None:
     shallow = small_model(model__norm_position="pre", model__num_encoder_layers=2)
-    weights = {name: array.detach().numpy() for name, array in shallow.state_dict().items()}
-    more = grow.grown(weights, grow.spread_out(2, 5))
-    config = small_config(model__norm_position="pre", model__num_encoder_layers=5)
-    deep = build_model(config.model, vocabulary(23), vocabulary(23), shared=True, seed=1)
-    deep.load_state_dict({name: torch.from_numpy(array) for name, array in more.items()})
+    more = grow.grown(weights_of(shallow), "encoder", grow.spread_out(2, 5))
+    more = grow.grown(more, "decoder", grow.spread_out(2, 3))
+    deep = model_of(more, model__num_encoder_layers=5, model__num_decoder_layers=3)
+    assert_same_logits(deep, shallow)
+
+
+def test_a_model_of_twice_the_width_computes_the_same() -> None:
+    plain = {"model__positions__kind": "none", "model__norm_position": "pre"}
+    narrow = small_model(**plain)
+    config = narrow.config
+    twice = {
+        "model__d_model": 2 * config.d_model,
+        "model__num_heads": 2 * config.num_heads,
+        "model__d_ff": 2 * config.d_ff,
+    }
+    assert_same_logits(model_of(grow.doubled(weights_of(narrow)), **plain, **twice), narrow)
+
+
+def test_copies_of_a_feature_are_read_with_different_weights() -> None:
+    wide = grow.doubled(weights_of(small_model(model__norm_position="pre")))
+    inner = wide["encoder.0.feed_forward.inner.weight"]
+    outer = wide["encoder.0.feed_forward.outer.weight"]
+    assert not np.isclose(inner[:, 0], inner[:, 2]).any()
+    assert not np.isclose(*np.split(outer, 2, axis=1)).any()
+
+
+def weights_of(model: nn.Module) -> dict[str, np.ndarray]:
+    return {name: array.detach().numpy() for name, array in model.state_dict().items()}
+
+
+def model_of(weights: dict[str, np.ndarray], **settings) -> nn.Module:
+    config = small_config(**{"model__norm_position": "pre"} | settings)
+    model = build_model(config.model, vocabulary(23), vocabulary(23), shared=True, seed=1)
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    return model.eval()
+
+
+def assert_same_logits(one: nn.Module, other: nn.Module) -> None:
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8, 9]])
     with torch.no_grad():
-        torch.testing.assert_close(deep.eval()(source, target), shallow(source, target))
+        logits = [model.logits(model(source, target)) for model in (one, other)]
+    torch.testing.assert_close(*logits)
 
 
 def test_a_piece_that_both_vocabularies_have_keeps_its_embedding(segmenters) -> None:
