@@ -2,7 +2,7 @@
 
     python pretraining/behaviors.py corpora
 
-reads corpora/pretraining/{train, life, more, tales, general, docs, short}.* and leaves
+reads corpora/pretraining/{phrases, train, life, more, tales, general, docs, short}.* and leaves
 corpora/pretraining/behaviors.XX-YY.{XX,YY}.gz for every direction, each pair changed in one or two
 of these ways (the table `RATES` says how often):
 
@@ -33,15 +33,8 @@ import numpy as np
 import simplemma
 from babel import dates, numbers, units
 from data import LANGUAGES, OPENED, OTHERS, Pair, write
+from own_symbols import CONTEXT, FORMAL, INFORMAL, LEMMA, MASKS, TERM, TERM_END
 from scipy import sparse
-
-# Private-use characters stand for the model's own symbols: no text has them, and SentencePiece
-# keeps each as a piece of its own (vocabulary.py).
-MASKS = [chr(0xE000 + number) for number in range(16)]
-TERM, LEMMA, TERM_END = "\ue010", "\ue011", "\ue012"
-CONTEXT = "\ue013"  # after the sentence before
-FORMAL, INFORMAL = "\ue014", "\ue015"
-SYMBOLS = [chr(0xE000 + number) for number in range(32)]
 
 # The share of a direction's pairs that are changed in each way.
 RATES = {
@@ -62,7 +55,7 @@ FORMATS = 12_000  # pairs with dates, amounts and units, of each direction
 NOISE = 3_000
 WITH_ENGLISH, BETWEEN_OTHERS = 230_000, 50_000  # pairs of a direction
 SOURCES = {  # how many pairs each corpus gives at most
-    "train": 50_000, "life": 50_000, "more": 30_000, "tales": 15_000,
+    "phrases": 12_000, "train": 50_000, "life": 50_000, "more": 30_000, "tales": 15_000,
     "general": 40_000, "docs": 10_000, "short": 10_000, "europarl": 30_000,
 }  # fmt: skip
 COUNTED = 300_000  # pairs that words are counted in

@@ -2,7 +2,8 @@
 
     python pretraining/data.py corpora
 
-reads corpora/{tatoeba,extra,real,new,found,programs,flores} and leaves in corpora/pretraining:
+reads corpora/{tatoeba,extra,real,new,found,programs,phrases,flores} and leaves in
+corpora/pretraining:
 
 - docs.XX-en: some documentation, laws and verses, without code and what is not a translation;
 - words.XX-en: dictionaries and the names of countries, languages and units;
@@ -14,6 +15,7 @@ reads corpora/{tatoeba,extra,real,new,found,programs,flores} and leaves in corpo
 - programs.XX-en, menus.XX-en: messages and help of programs (programs.py), and their short lines;
 - life.XX-en, more.XX-en, ding.de-en, tales.XX-en: everyday text: shops, customer mail, household,
   advice, a dictionary with its examples, stories of games;
+- phrases.XX-YY: sentences of everyday life, written in five languages;
 - train.XX-YY, general.XX-YY and so on: lines of two languages that translate one English line;
 - valid.*: some validation pairs of FLORES and Tatoeba, for a look during training;
 - first.toml to seventh-after.toml: pretraining/config.toml with these corpora, in all directions,
@@ -49,6 +51,7 @@ from dragoman.text.parallel import read_pairs
 
 OTHERS = ("de", "es", "fr", "pt")
 LANGUAGES = ("en", *OTHERS)
+PHRASE_COLUMNS = ("en", "de", "fr", "es", "pt")
 MUCH_TEXT = ("en", "de")  # of which there is much text without a translation
 DOCS = (
     "mdn", "phpdoc", "pydocs", "canlaws", "godotdocs", "gimphelp", "reactdocs", "k8sdocs",
@@ -121,6 +124,7 @@ SEVENTH = {
     "tales": (0.7, 0.0),
     "behaviors": (1.0, 0.7),
 }
+SEVENTH |= {"phrases": (6.0, 3.0), "programs": (0.4, 0.15), "menus": (0.8, 0.4)}
 SEVENTH_AFTER = SEVENTH | {"back": (1.3, 0.0), "scarce": (1.3, 0.0)}
 STAGES = {
     "first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH,
@@ -198,7 +202,19 @@ def main(corpora: Path) -> None:
         write(out, f"short.{a}-{b}", prevailing(*(known_short(corpora, x) for x in (a, b))))
         write(out, f"menus.{a}-{b}", prevailing(*(menus(corpora, x) for x in (a, b))))
         write(out, f"programs.{a}-{b}", joined(*(programs(corpora, x) for x in (a, b))))
+    for a, b in combinations(LANGUAGES, 2):
+        pair = (b, a) if a == "en" else (a, b)
+        write(out, f"phrases.{'-'.join(pair)}", phrases(corpora, *pair))
     write_stages(corpora)
+
+
+def phrases(corpora: Path, a: str, b: str) -> Iterator[Pair]:
+    """Two of the five columns of corpora/phrases/*.tsv (English, German, French, Spanish, ...)."""
+    columns = [PHRASE_COLUMNS.index(language) for language in (a, b)]
+    for path in sorted((corpora / "phrases").glob("*.tsv")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            texts = line.split("\t")
+            yield texts[columns[0]].strip(), texts[columns[1]].strip()
 
 
 def write_stages(corpora: Path) -> None:

@@ -19,8 +19,9 @@ from pathlib import Path
 
 import sentencepiece
 import wordfreq
-from behaviors import SYMBOLS, read
+from behaviors import read
 from data import LANGUAGES, OTHERS
+from own_symbols import SYMBOLS
 
 from dragoman.text.subword import count_words
 from dragoman.text.vocabulary import language_tag

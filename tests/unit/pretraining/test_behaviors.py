@@ -6,7 +6,8 @@ from collections import Counter
 
 import behaviors
 import pytest
-from behaviors import LEMMA, MASKS, SYMBOLS, TERM, TERM_END, Lexicon, Maker
+from behaviors import Lexicon, Maker
+from own_symbols import CONTEXT, LEMMA, MASKS, SYMBOLS, TERM, TERM_END
 
 NOUNS = [
     ("Katze", "cat"), ("Hund", "dog"), ("Tisch", "table"), ("Stuhl", "chair"), ("Lampe", "lamp"),
@@ -90,7 +91,7 @@ def test_numbers_and_dates_keep_their_digits() -> None:
 def test_symbols_are_private_and_distinct() -> None:
     assert len(set(SYMBOLS)) == len(SYMBOLS) == 32
     assert not any(symbol.isprintable() for symbol in SYMBOLS)
-    assert {*MASKS, TERM, LEMMA, TERM_END, behaviors.CONTEXT} <= {*SYMBOLS}
+    assert {*MASKS, TERM, LEMMA, TERM_END, CONTEXT} <= {*SYMBOLS}
 
 
 def test_the_same_seed_makes_the_same_pairs(pairs) -> None:
