@@ -11,6 +11,7 @@ from pathlib import Path
 import back
 import data
 import pytest
+from own_symbols import LEMMA, TERM, TERM_END
 
 from dragoman.config import make_config
 
@@ -114,3 +115,28 @@ def test_treebanks_are_text_of_one_language(tmp_path) -> None:
         "Este es el texto.",
         "Hace mucho sol.",
     ]
+
+
+def test_phrases_are_pairs_of_all_languages(tmp_path) -> None:
+    (tmp_path / "phrases").mkdir()
+    row = "the kettle\tder Kessel\tla bouilloire\tel hervidor\ta chaleira\n"
+    (tmp_path / "phrases" / "kitchen.tsv").write_text(row, encoding="utf-8")
+    assert [*data.phrases(tmp_path, "pt", "fr")] == [("a chaleira", "la bouilloire")]
+
+
+def test_a_rare_word_is_translated_back_as_the_dictionary_has_it(tmp_path) -> None:
+    """Of two translations the one that occurs more often; frequent words are left to the model."""
+    lines = {
+        "de": ["Der Kessel pfeift in der Küche."] + ["Wir sitzen in der Küche."] * 20_000,
+        "en": ["The kettle is on the stove.", "The kettle of the boiler."],
+    }
+    (tmp_path / "pretraining").mkdir()
+    for language, some in lines.items():
+        unique = [f"{line} {number}" for number, line in enumerate(some)]
+        with bz2.open(tmp_path / "pretraining" / f"a.{language}.txt.bz2", "wt") as file:
+            file.write("\n".join(unique))
+    entries = [("Kessel", "boiler"), ("Kessel", "kettle"), ("Küche", "kitchen")]
+    data.write(tmp_path / "pretraining", "words.de-en", entries)
+    prepared = back.prepared(tmp_path, "en", "de", more=True, terms=True)
+    with_terms = [line for line in prepared if TERM in line]
+    assert with_terms == [f"Der {TERM} Kessel{LEMMA} kettle{TERM_END} pfeift in der Küche. 0"]
