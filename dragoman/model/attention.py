@@ -10,7 +10,7 @@ key is compared with a query), `spans` (which keys are visible), `distances` (ro
 positions).
 
 Three code paths give the same result: `plain_attention` is the formula and returns its weights;
-`fused_attention` is torch's kernel, which does not; our own kernel takes sentences laid end to end
+`fused_attention` is torch's kernel, which does not; our kernel takes packed sentences
 without padding (`Attention.packed`). `Attention` uses torch's kernel unless the weights are
 recorded (`record`) or the kernel does not support the chosen parts.
 """
@@ -93,7 +93,7 @@ def fused_attention(
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """Offsets of sentences laid end to end in x of shape (N, D).
+    """Offsets of packed sentences in x of shape (N, D).
 
     Sentence i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] ..
     starts_k[i+1]; none is longer than `longest`.
@@ -157,7 +157,7 @@ class Attention(nn.Module):
     def packed(
         self, x: Tensor, memory: Tensor | None, packed: PackedLayout, causal: bool = False
     ) -> Tensor:
-        """Attend within sentences laid end to end (N, D), with our own kernel."""
+        """Attend within packed sentences (N, D), with our kernel."""
         from dragoman.model.kernels.attention import packed_attention
 
         heads = self.paper

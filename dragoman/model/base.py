@@ -171,7 +171,7 @@ class Model(nn.Module):
 
     @property
     def can_be_packed(self) -> bool:
-        """True if our kernels can run this model on sentences laid end to end."""
+        """True if our kernels can run this model on packed sentences."""
         return False
 
     @property

@@ -1,4 +1,4 @@
-"""From a configuration to an initialised model."""
+"""Build a model with random weights from a configuration."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ ARCHITECTURES: Implementations[Callable[[ModelConfig, Vocabulary, Vocabulary], M
 def build_model(
     config: ModelConfig, source: Vocabulary, target: Vocabulary, shared: bool, seed: int = 0
 ) -> Model:
-    """A model with fresh weights, the same for the same seed."""
+    """Return a model with random weights; equal seeds give equal weights."""
     if config.share_embeddings == "auto":
         config = replace(config, share_embeddings="all" if shared else "target")
     with torch.random.fork_rng(devices=[]):
@@ -28,5 +28,5 @@ def build_model(
 
 
 def parameter_count(model: torch.nn.Module) -> int:
-    """Weights, shared ones counted once."""
+    """Count the parameters; shared ones count once."""
     return sum(parameter.numel() for parameter in model.parameters())

@@ -1,9 +1,9 @@
-"""Positions that act inside self-attention, on how far apart query and key stand.
+"""Positions that act inside self-attention, on the distance between query and key.
 
-    B batch, H heads, T queries, S keys, K features per head. The queries are the last ones of the
-    keys.
+    B batch, H heads, T queries, S keys, K features per head. Queries are the last T of the S
+    positions.
 
-Cross-attention has neither of them: a distance between two sentences is no distance.
+Cross-attention has none: positions of two different sentences have no distance.
 """
 
 import torch
@@ -12,29 +12,29 @@ from torch import Tensor, nn
 from dragoman.config import ModelConfig
 from dragoman.model.positions import SinusoidTable
 
-FURTHEST = 32  # relative positions tell distances up to this one apart
+FURTHEST = 32  # longer distances share the relative position of this one
 
 
 class NoDistances(nn.Module):
-    """Attention does not see how far apart two words are."""
+    """Leaves attention without distances."""
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__()
 
     def turn(self, x: Tensor, at: int) -> Tensor:
-        """Queries or keys (B, H, T, K) as they are from position `at` on."""
+        """Rotate queries or keys (B, H, T, K), of which the first has position `at`."""
         return x
 
     def bias(self, queries: int, keys: int) -> Tensor | None:
-        """What is added to the scores. (H, T, S)"""
+        """Return what to add to the scores of each head. (H, T, S)"""
         return None
 
 
 class Rotary(NoDistances):
-    """Each pair of features is turned by an angle that grows with the position (Su et al. 2021).
+    """Rotates each pair of features by an angle proportional to the position (Su et al. 2021).
 
-    The dot product of two turned vectors depends on the difference of their angles: on their
-    distance alone.
+    The dot product of two rotated vectors depends on the difference of their angles, that is, only
+    on their distance.
     """
 
     def __init__(self, config: ModelConfig, features: int):
@@ -51,9 +51,9 @@ class Rotary(NoDistances):
 
 
 class Relative(NoDistances):
-    """Each head learns a number for each distance (Raffel et al. 2020).
+    """Learns a bias for each head and distance (Raffel et al. 2020).
 
-    Distances are clipped on either side (Shaw et al. 2018).
+    Distances are clipped in both directions (Shaw et al. 2018).
     """
 
     def __init__(self, config: ModelConfig, features: int):
@@ -67,7 +67,8 @@ class Relative(NoDistances):
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """
+    """Return the slopes of ALiBi's heads.
+
     >>> alibi_slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
     """
@@ -78,13 +79,11 @@ def alibi_slopes(heads: int) -> Tensor:
 
 
 class Alibi(NoDistances):
-    """Scores fall linearly with the distance, in each head by its own slope.
+    """Lowers scores in proportion to the distance, with a fixed slope in each head.
 
-    (ALiBi, Press et al. 2022.)
-
-    Nothing is learned: the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. Where H is no power of two,
-    those of the next lower one come first, then every other slope of twice as many heads, as in the
-    paper's code. In the encoder distances count both ways.
+    ALiBi (Press et al. 2022): the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. If H is not a power of
+    two, the slopes for the next lower power come first, then every other slope for twice that
+    power, as in the paper's code. In the encoder the distance is absolute.
     """
 
     slopes: Tensor

@@ -1,4 +1,4 @@
-"""What each head gets of the input, and how the heads' outputs are joined.
+"""Split the input of attention into heads, and join the heads' outputs.
 
 B batch, T queries, S keys, H heads, K features per head, D width.
 """
@@ -14,17 +14,14 @@ from dragoman.model.layers import Linear
 
 
 class KeysValues(NamedTuple):
-    """What can be looked at: (B, H, S, K) each, or (B, G, S, K) where H/G heads share each set."""
+    """Keys and values: (B, H, S, K) each, or (B, G, S, K) if H/G heads share each set."""
 
     k: Tensor
     v: Tensor
 
 
 class KVCache:
-    """The KV cache: keys and values of earlier positions.
-
-    None is computed twice; it grows with each step.
-    """
+    """The keys and values of earlier positions, which each step of a search extends."""
 
     def __init__(self, k: Tensor, v: Tensor):
         self.seen = KeysValues(k, v)
@@ -34,7 +31,10 @@ class KVCache:
         return self.seen.v.shape[2]
 
     def append(self, new: KeysValues) -> KeysValues:
-        """All that can be seen now. (An empty cache, as in training, costs no copy.)"""
+        """Append keys and values, and return all of them.
+
+        Training has an empty cache and copies nothing.
+        """
         if self.length:
             k, v = self.seen
             new = KeysValues(torch.cat([k, new.k], dim=2), torch.cat([v, new.v], dim=2))
@@ -43,11 +43,9 @@ class KVCache:
 
 
 class BareHeads(nn.Module):
-    """Nothing to learn: queries, keys and values are the input itself.
+    """Uses the input itself as queries, keys and values; a head sees D/H of the features.
 
-    A head has D/H of its features.
-
-    With one head this is self-attention in its first form, w = softmax(x·x), y = w x.
+    With one head this is self-attention without parameters: w = softmax(x·x), y = w x.
     """
 
     def __init__(self, width: int, heads: int, features: int | None = None):
@@ -61,7 +59,7 @@ class BareHeads(nn.Module):
         return cls(config.d_model, config.num_heads)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        """All three of one sequence."""
+        """Return queries, keys and values of self-attention."""
         return self.queries(x), self.keys_values(x)
 
     def queries(self, x: Tensor) -> Tensor:
@@ -77,17 +75,16 @@ class BareHeads(nn.Module):
         return x.view(*x.shape[:-1], -1, self.features).transpose(1, 2)  # (B, H, T, K)
 
     def multiplications(self, queries: float, keys: float) -> float:
-        """Multiply-adds of the projections."""
+        """Count the multiply-adds of the projections."""
         return 0.0
 
 
 class PaperHeads(BareHeads):
-    """Each head projects the whole input to D/H features.
+    """Projects the whole input to D/H features for each head, and the joined heads by Wo.
 
-    The heads are joined and multiplied by Wo.
-
-    Wq, Wk and Wv lie in one matrix: self-attention needs all three of the same input, in one
-    product. `sets` counts the sets of keys and values: one for each head, or one for all.
+    Wq, Wk and Wv are stacked in one matrix, so that self-attention takes one product instead of
+    three. `sets` is the number of sets of keys and values: H for multi-head attention, 1 for
+    multi-query attention.
     """
 
     def __init__(
@@ -99,7 +96,8 @@ class PaperHeads(BareHeads):
         self.to_out = Linear(self.asking, width)
         self.to_qkv.stacked = [self.asking, self.asked, self.asked]
         for matrix in (*torch.split(self.to_qkv.weight, self.to_qkv.stacked), self.to_out.weight):
-            nn.init.xavier_uniform_(matrix)  # Glorot's range for each
+            # Each by its own shape: the stacked matrix would get a smaller range.
+            nn.init.xavier_uniform_(matrix)
         nn.init.zeros_(self.to_qkv.bias)
         nn.init.zeros_(self.to_out.bias)
 
@@ -116,11 +114,11 @@ class PaperHeads(BareHeads):
         return KeysValues(*map(self._split, self.joined_keys_values(x).chunk(2, dim=-1)))
 
     def joined_queries(self, x: Tensor) -> Tensor:
-        """Of all heads, side by side. (..., H*K)"""
+        """Return the queries of all heads, concatenated. (..., H*K)"""
         return self.to_qkv.some(x, slice(None, self.asking))
 
     def joined_keys_values(self, x: Tensor) -> Tensor:
-        """Keys of all heads, then values of all heads. (..., 2*H*K)"""
+        """Return the keys of all heads, then the values of all heads. (..., 2*H*K)"""
         return self.to_qkv.some(x, slice(self.asking, None))
 
     def join(self, y: Tensor) -> Tensor:
@@ -132,9 +130,9 @@ class PaperHeads(BareHeads):
 
 
 def for_each_head(x: Tensor, heads: int) -> Tensor:
-    """Keys or values (B, G, S, K), each set repeated for the heads that share it: (B, H, S, K).
+    """Repeat each of G sets of keys or values for the heads that share it. (B, H, S, K)
 
-    One set for all is a view: nothing is copied.
+    A single set is expanded as a view, without a copy.
     """
     return x[:, :, None].expand(-1, -1, heads // x.shape[1], -1, -1).flatten(1, 2)
 

@@ -45,7 +45,7 @@ class IncrementalDecoder:
         return [*self.memory, *self.caches, self.lengths, self.origin]
 
     def start(self, ids: Tensor, at: Tensor, starts: Tensor) -> None:
-        """Encode sentences laid end to end.
+        """Encode packed sentences.
 
         Ids and their positions in their sentences (C,); start offsets of the sentences (N+1,). Ids
         after the last sentence are ignored.

@@ -37,7 +37,7 @@ def linear(
 
 
 class Linear(nn.Linear):
-    """A linear layer, computed by torch or by our own kernels.
+    """A linear layer, computed by torch or by our kernels.
 
     `stacked` holds the heights of the matrices stacked in the weight, if there are several.
     """

@@ -1,11 +1,11 @@
-"""Where a word stands, as a vector joined to the word's own.
+"""Position vectors, added to the word embeddings ("Attention Is All You Need", section 3.5).
 
-("Attention Is All You Need", section 3.5.)
+    T positions, D features of a word, P of a position. Positions count from 0.
 
-T positions, D features of a word, P of a position. Positions count from 0. Attention alone does not
-see order: without these, permuting the input permutes the output. `at` tells where x stands: its
-first position, or, in a tensor, the position of every row; such positions cannot be looked at
-without waiting for the device, so `reach` must have been asked for them before.
+Attention does not see order: without positions, permuting the input permutes the output.
+
+`at` is the position of the first row of x, or a tensor with the position of each row. Reading a
+tensor's values on the CPU would wait for the GPU, so callers announce the last position by `reach`.
 """
 
 import torch
@@ -34,16 +34,13 @@ JOINS: Implementations[type[Add]] = Implementations(variants.JOINS, {"add": Add}
 
 
 class NoPositions(nn.Module):
-    """No vectors of positions.
-
-    The model has none, or attention itself knows distances (`distances`).
-    """
+    """Adds nothing: the model has no positions, or has them in attention (`distances`)."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
 
     def reach(self, end: int) -> None:
-        """Make sure that positions below `end` are known."""
+        """Prepare the vectors of all positions below `end`."""
 
     def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
         return x
@@ -53,14 +50,14 @@ class NoPositions(nn.Module):
 
 
 class PositionVectors(NoPositions):
-    """Positions that are vectors, joined to words."""
+    """Joins a vector to each word, chosen by its position."""
 
     def __init__(self, config: ModelConfig, features: int):
         super().__init__(config)
         self.join = JOINS[config.positions.join](config.d_model, features)
 
     def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
-        """Of the places of x, which begins at `at`. (T, P)"""
+        """Return the position vectors of the rows of x. (T, P)"""
         raise NotImplementedError
 
     def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
@@ -87,7 +84,7 @@ class _Rows:
 
 
 class SinusoidTable(_Rows, nn.Module):
-    """Nothing to learn, any length: the table grows when a longer sentence comes."""
+    """Sinusoids, computed for as many positions as the longest sentence so far needed."""
 
     def __init__(self, features: int, base: float):
         super().__init__()
@@ -97,7 +94,7 @@ class SinusoidTable(_Rows, nn.Module):
 
     def reach(self, end: int) -> None:
         if end > len(self.table):
-            # what a GPU has recorded goes on reading it where it lies
+            # A recorded CUDA graph reads the old table at its address, so that memory must stay.
             self._outgrown.append(self.table)
             self.table = torch.from_numpy(
                 sinusoids(max(256, 2 * end), self.features, self.base)
@@ -105,7 +102,7 @@ class SinusoidTable(_Rows, nn.Module):
 
 
 class Sinusoidal(PositionVectors):
-    """Sines and cosines of many wavelengths."""
+    """Adds sines and cosines whose wavelengths grow from 2π to 2π·base."""
 
     def __init__(self, config: ModelConfig):
         super().__init__(config, config.d_model)
@@ -119,7 +116,7 @@ class Sinusoidal(PositionVectors):
 
 
 class Learned(_Rows, PositionVectors):
-    """One vector per position, up to a largest length."""
+    """Learns one vector for each position, up to a maximum length."""
 
     def __init__(self, config: ModelConfig):
         super().__init__(config, config.d_model)
@@ -141,4 +138,4 @@ class Learned(_Rows, PositionVectors):
 POSITIONS: Implementations[type[NoPositions]] = Implementations(
     variants.POSITIONS, {"sinusoidal": Sinusoidal, "learned": Learned}
 )
-"""Positions that are vectors; others act inside attention (`distances`), or not at all."""
+"""The position vectors by name. Other kinds of positions act inside attention (`distances`)."""

@@ -5,7 +5,7 @@
 
 The encoder computes the memory. `decode` runs the decoder over all positions of a training
 sentence, or over the next position of a search, with earlier positions in the KV cache. The packed
-forward pass computes the same on sentences laid end to end.
+forward pass computes the same on packed sentences.
 """
 
 import math
@@ -141,7 +141,7 @@ class Transformer(NeuralModel):
     def encoder_states_packed(
         self, source: Tensor, source_at: Tensor, packed: PackedLayout
     ) -> Tensor:
-        """`encoder_states` for sentences laid end to end. (N, D)"""
+        """`encoder_states` for packed sentences. (N, D)"""
         x = self.source_embedding(source, source_at)
         for layer in self.encoder:
             x = layer(x, lambda h, layer=layer: layer.attention.packed(h, None, packed))
@@ -157,7 +157,7 @@ class Transformer(NeuralModel):
         encoder: PackedLayout,
         decoder: PackedLayout,
     ) -> Tensor:
-        """`forward` for sentences laid end to end. (N_target, D)
+        """`forward` for packed sentences. (N_target, D)
 
         Each side gives ids and their positions within their sentences (N,). `encoder` holds the
         start offsets of sources, `decoder` those of targets (queries) and their sources (keys).

@@ -1,8 +1,8 @@
-"""Kernels of our own for NVIDIA GPUs, in Triton.
+"""Triton kernels for NVIDIA GPUs.
 
-Each does in one pass over memory what plain code does in several. It has a plain twin in `model`,
-`training` or `decode`, and a test that binds the two. Kernels are imported only where they can run:
-Triton comes with torch's CUDA builds for Linux and is missing elsewhere.
+Each does in one pass over memory what plain PyTorch does in several. A test compares it with the
+plain version in `model`, `training` or `decode`. Kernels are imported only where they can run:
+only the CUDA builds of torch for Linux include Triton.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ def _has_triton() -> bool:
 
 
 def usable(tensor: Tensor) -> bool:
-    """Whether our kernels can work on this tensor."""
+    """Tell whether the kernels can run on this tensor."""
     return tensor.is_cuda and _has_triton()
 
 
 def working_type(x: Tensor) -> torch.dtype:
-    """What autocast computes in here, else the type of x."""
+    """Return the type that autocast computes in, or the type of x without autocast."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
@@ -36,7 +36,7 @@ _copies: Mapping[Any, Tensor] = {}
 
 @contextmanager
 def copies_at_hand(copies: Mapping[Any, Tensor]) -> Iterator[None]:
-    """Rounded copies of parameters, for as long as they are what the parameters are."""
+    """Use rounded copies of the parameters, which must not change meanwhile."""
     global _copies
     before, _copies = _copies, copies
     try:
@@ -46,6 +46,6 @@ def copies_at_hand(copies: Mapping[Any, Tensor]) -> Iterator[None]:
 
 
 def near(parameter: Tensor, dtype: torch.dtype) -> Tensor:
-    """A parameter in this type: the copy that is at hand, else a new one."""
+    """Return a parameter in this type: its rounded copy if there is one, else a new copy."""
     copy = _copies.get(parameter)
     return parameter.to(dtype) if copy is None or copy.dtype != dtype else copy

@@ -1,15 +1,15 @@
-"""Scaled dot-product attention of sentences that lie end to end, without padding between them.
+"""Scaled dot-product attention of packed sentences, without padding between them.
 
     N queries and M keys of all sentences in a row, H heads, K features per head, D = H*K. Sentence
     i has the queries starts_q[i] .. starts_q[i+1] and sees the keys starts_k[i] .. starts_k[i+1].
 
-Sentences are short: one program takes a sentence and a head whole, scores and weights never leave
-its registers, and backward computes them again. Queries, keys and values are read where the
-projections wrote them, side by side in rows of 3D (self-attention) or as rows of D and of 2D
-(cross-attention), and their gradients are written back the same way.
+Sentences are short, so one program handles one head of a whole sentence: scores and weights never
+leave its registers, and backward recomputes them. Queries, keys and values are read where the
+projections wrote them, concatenated in rows of 3D (self-attention) or in rows of D and of 2D
+(cross-attention), and their gradients are written in the same layout.
 
-Without gradients another kernel takes sentences of any length, some queries and some keys at a
-time. Its results are the same bits whatever sentences stand beside one, and however long they are.
+Without gradients another kernel handles sentences of any length, in blocks of queries and keys. Its
+results do not depend on the other sentences of the batch, to the last bit.
 """
 
 import math
@@ -23,10 +23,10 @@ from torch import Tensor
 from dragoman.model.kernels.noise import draw_seed, keeps
 
 LONGEST = 128
-"""Positions of a sentence on either side that a program can hold."""
+"""The longest sentence, in positions, whose scores fit into registers."""
 FEATURES = (16, 32, 64, 128)
-"""Features per head that these kernels take."""
-_QUERIES, _KEYS = 64, 32  # at a time, where there are no gradients
+"""The numbers of features per head that the kernels support."""
+_QUERIES, _KEYS = 64, 32  # in a block, without gradients
 
 
 @triton.jit
@@ -39,16 +39,13 @@ def _rows(base, start, count, stride, features: tl.constexpr, block: tl.constexp
 
 @triton.jit
 def _weights(q, k, queries, keys, scale, block: tl.constexpr, causal: tl.constexpr):
-    """softmax(q k^T scale) over the keys that a query may see.
-
-    A query that sees none has no weights.
-    """
+    """Compute softmax(q k^T scale) over the keys that a query may see; zeros if it sees none."""
     t, s = tl.arange(0, block)[:, None], tl.arange(0, block)[None, :]
     seen = (t < queries) & (s < keys)
     if causal:
         seen = seen & (s <= t)
     scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
-    # A row that sees nothing has only -inf, and -inf - -inf is no number: it counts from 0 instead.
+    # A row without visible keys has only -inf, and -inf - -inf is NaN: subtract 0 there.
     highest = tl.max(scores, 1)
     powers = tl.exp(scores - tl.where(highest == float("-inf"), 0.0, highest)[:, None])
     total = tl.sum(powers, 1)
@@ -57,7 +54,7 @@ def _weights(q, k, queries, keys, scale, block: tl.constexpr, causal: tl.constex
 
 @triton.jit
 def _survivors(seed_at, program, dropout, block: tl.constexpr):
-    # The mask is a function of seed and place: backward draws the same one, and none is stored.
+    # The dropout mask depends only on seed and position: backward recomputes it.
     t, s = tl.arange(0, block)[:, None], tl.arange(0, block)[None, :]
     return keeps(tl.load(seed_at), (program * block + t) * block + s, dropout)
 
@@ -97,7 +94,7 @@ def _attend(
     features: tl.constexpr, block_queries: tl.constexpr, block_keys: tl.constexpr,
     causal: tl.constexpr,
 ):  # fmt: skip
-    """Some queries of a sentence and a head, with a running softmax over its keys."""
+    """Attend from a block of queries of one head, with a running softmax over blocks of keys."""
     sentence, first = tl.program_id(0), tl.program_id(1) * features
     begin = tl.program_id(2) * block_queries
     q_start, k_start = tl.load(starts_q + sentence), tl.load(starts_k + sentence)
@@ -111,8 +108,8 @@ def _attend(
         highest = tl.full([block_queries], -1e30, tl.float32)
         total = tl.zeros([block_queries], tl.float32)
         mixed = tl.zeros([block_queries, features], tl.float32)
-        # Keys that a query does not see change nothing, to the last bit: its highest score stays,
-        # and they add zero. So it does not matter how many there are.
+        # Invisible keys change nothing, to the last bit: the maximum stays, and they add zero.
+        # So the result does not depend on how many there are.
         last = keys
         if causal:
             last = tl.minimum(keys, begin + block_queries)
@@ -161,7 +158,7 @@ def _backward(
         q = tl.load(at, mask=real, other=0.0)
         at, real = _rows(k_at + first, k_start, keys, kv_stride, features, block)
         k = tl.load(at, mask=real, other=0.0)
-        # Computing the weights again costs less than reading them back would.
+        # Recomputing the weights costs less than storing and reading them.
         weights = _weights(q, k, queries, keys, scale, block, causal)
         at, real = _rows(grad_at + first, q_start, queries, grad_stride, features, block)
         grad = tl.load(at, mask=real, other=0.0)
@@ -187,9 +184,9 @@ def _backward(
 
 
 class _PackedAttention(torch.autograd.Function):
-    """Attention of queries (N, D) to keys and values (M, 2D).
+    """Attention from queries (N, D) to keys and values (M, 2D).
 
-    Queries of (N, 3D) hold all three, and look at themselves.
+    In self-attention `queries` has all three, (N, 3D), and `keys_values` is None.
     """
 
     @staticmethod
@@ -248,9 +245,9 @@ def packed_attention(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The heads' outputs side by side (N, D).
+    """Return the heads' outputs, concatenated. (N, D)
 
-    `longest`: no sentence has more positions, on either side.
+    `longest` is an upper bound of the sentences' lengths, of queries and of keys.
     """
     queries = queries.contiguous()
     keys_values = keys_values.contiguous() if keys_values is not None else None

@@ -1,11 +1,10 @@
-"""The smoothed cross-entropy of a linear layer over the vocabulary, and its gradient.
-
-Only one copy of the logits is ever in memory.
+"""Label-smoothed cross-entropy of a linear layer over the vocabulary, with its gradient.
 
     N positions, D features, V words. A target of -1 is padding: it has no loss and no gradient.
 
-The logits are by far the largest tensor of a step. They are written once, and a kernel turns each
-row into the loss and, in place, into its gradient: softmax - (1-ε) [the right word] - ε/V.
+The logits are by far the largest tensor of a step, and only one copy of them is ever in memory: a
+kernel reads a row, writes its loss, and overwrites it by its gradient,
+softmax - (1-ε) [target] - ε/V.
 """
 
 from typing import Any
@@ -18,7 +17,7 @@ from torch import Tensor
 from dragoman.model.kernels import near, working_type
 from dragoman.model.kernels.linear import product_in_float32
 
-_LARGEST = 2**31  # bytes of logits at a time; more are computed in parts
+_LARGEST = 2**31  # bytes of logits at a time
 
 
 @triton.jit
@@ -38,8 +37,8 @@ def _loss_and_gradient(
             )
     else:
         right = tl.load(at + target).to(tl.float32)
-        # Each column keeps a running softmax of its own words; the columns are joined at the end.
-        # The start is finite: columns beyond the last word stay there, and must not become NaN.
+        # Each column keeps a running softmax of its own words; all are combined at the end. The
+        # initial maximum is finite, so that columns without words do not become NaN.
         highest = tl.full([block], -1e30, tl.float32)
         powers = tl.zeros([block], tl.float32)
         total = tl.zeros([block], tl.float32)
@@ -58,7 +57,7 @@ def _loss_and_gradient(
             loss_at + row,
             (1 - smoothing) * nll + smoothing * (log_total - tl.sum(total, 0) / words),
         )
-        # The gradient takes the place of the logits: nothing else needs them any more.
+        # Overwrite the logits by their gradient.
         for start in range(0, words, block):
             inside = start + column < words
             x = tl.load(at + start + column, mask=inside, other=float("-inf")).to(tl.float32)
@@ -84,8 +83,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 logits, targets[part], loss[part], nll[part], smoothing, words, logits.stride(0),
                 block, num_warps=warps,
             )  # fmt: skip
-            # Both gradients are computed here, while the logits' gradient is in memory. Backward
-            # only scales them.
+            # Compute both gradients while the logits' gradient is in memory; backward scales them.
             torch.mm(logits, near, out=dhidden[part])
             part_of_dweight = product_in_float32(logits.T, hidden[part])
             dweight = part_of_dweight if dweight is None else dweight + part_of_dweight
@@ -106,9 +104,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Sums over all positions of the smoothed loss of `hidden @ weight.T` and of -log p.
+    """Return the smoothed loss and the negative log-likelihood of the targets, summed.
 
-    (N, D), (V, D), (N,)
+    The logits are `hidden @ weight.T`; hidden (N, D), weight (V, D), targets (N,).
     """
     hidden = hidden.to(working_type(hidden)).contiguous()
     loss, nll = _LinearCrossEntropy.apply(

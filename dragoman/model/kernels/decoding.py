@@ -1,8 +1,9 @@
-"""The two attentions of one decoding step.
+"""Self-attention and cross-attention of one decoding step.
 
-N sentences of W hypotheses each, R = N*W rows, H heads, K features per head, D = H*K, S source, P
-places in the cache, V words. How many steps were made is a number on the device, so that one
-recorded step serves them all.
+    N sentences of W hypotheses each, R = N*W rows, H heads, K features per head, D = H*K, S source,
+    P positions in the cache.
+
+The number of the step is read from the device, so that one recorded CUDA graph serves every step.
 """
 
 import math
@@ -18,7 +19,7 @@ def _to_past(
     qkv_at, cache_at, origin_at, steps_at, out_at, scale, places,
     hypotheses: tl.constexpr, heads: tl.constexpr, features: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """A row and a head: write the new key and value, look at them and at those of the ancestors."""
+    """Append a row's key and value to the cache, and attend to its past, in one head."""
     row, head = tl.program_id(0), tl.program_id(1)
     width: tl.constexpr = heads * features
     feature = head * features + tl.arange(0, features)
@@ -29,8 +30,8 @@ def _to_past(
     tl.store(slot, k)
     tl.store(slot + width, v)
     q = q.to(tl.float32) * scale
-    # A running softmax: `total` and `mixed` are relative to the highest score so far, and shrink
-    # when a higher one comes. It begins with the position itself.
+    # A running softmax: `total` and `mixed` are relative to the highest score so far, and are
+    # rescaled when a higher one comes. It starts with the position itself.
     highest = tl.sum(q * k.to(tl.float32), 0)
     total = highest * 0 + 1
     mixed = v.to(tl.float32)
@@ -38,8 +39,8 @@ def _to_past(
     for start in range(0, steps, block):
         place = start + tl.arange(0, block)
         real = place < steps
-        # Keys and values never move. Where the past of this hypothesis was written by another one,
-        # the table says by whom.
+        # Keys and values never move in the cache. `origin` says which hypothesis wrote each
+        # position of this one's past.
         ancestor = first + tl.load(
             origin_at + row.to(tl.int64) * places + place, mask=real, other=0
         )
@@ -66,14 +67,14 @@ def _to_memory(
     hypotheses: tl.constexpr, rows: tl.constexpr, heads: tl.constexpr, features: tl.constexpr,
     block: tl.constexpr,
 ):  # fmt: skip
-    """A sentence and a head: all its hypotheses look at the source.
+    """Attend from all hypotheses of a sentence to its source, in one head.
 
-    The source's keys and values are read once.
+    Keys and values of the source are read only once.
     """
     sentence, head = tl.program_id(0), tl.program_id(1)
     width: tl.constexpr = heads * features
     feature = head * features + tl.arange(0, features)
-    # Tensor cores need 16 rows at least; those beyond the beam are masked.
+    # Tensor cores need at least 16 rows; rows beyond the beam are masked.
     number = tl.arange(0, rows)
     row = (sentence * hypotheses + number).to(tl.int64)
     inside = (number < hypotheses)[:, None]
@@ -91,7 +92,7 @@ def _to_memory(
             + feature[None, :]
         )
         keys = tl.load(at, mask=real[:, None], other=0.0)
-        # on its way while the scores are computed
+        # Loaded before it is needed: the scores are computed meanwhile.
         values = tl.load(at + width, mask=real[:, None], other=0.0)
         scores = tl.dot(q, tl.trans(keys), input_precision="ieee") * scale
         scores = tl.where(real[None, :], scores, float("-inf"))
@@ -108,7 +109,7 @@ def _to_memory(
 
 
 def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, heads: int) -> Tensor:
-    """Outputs (R, D) of attention to the past; the cache gets its new place.
+    """Return the outputs (R, D) of self-attention, and write this step into the cache.
 
     qkv (R, 3D), cache (N, W, P, 2D), origin (N, W, P), steps (1,).
     """
@@ -124,7 +125,7 @@ def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, he
 
 
 def attend_to_memory(q: Tensor, memory: Tensor, lengths: Tensor, heads: int) -> Tensor:
-    """q (R, D), memory (N, S, 2D), lengths (N,): outputs (R, D)."""
+    """Return the outputs (R, D) of cross-attention; q (R, D), memory (N, S, 2D), lengths (N,)."""
     sentences = len(memory)
     width = q.shape[1]
     hypotheses = len(q) // sentences

@@ -1,13 +1,13 @@
-"""A linear layer whose backward reads the output's gradient as few times as it can.
+"""A linear layer whose backward reads the gradient of its output as rarely as possible.
 
     N positions, D features in, E out; x (..., D), weight (E, D), bias (E,).
 
-The products are cuBLAS's, and so is the bias's gradient, the sum over positions: a product with
-ones reads faster than a reduction. The ReLU is part of the forward product (its epilogue); behind
-one, our kernel masks the gradient and sums it in one pass.
+cuBLAS computes the products and the bias's gradient, a sum over positions: a product with ones
+reads memory faster than a reduction. A ReLU is fused into the forward product as its epilogue; in
+backward a kernel masks the gradient and sums it in one pass.
 
-Where a weight has a gradient already, as in training, the product adds to it in float32. Autograd
-would write it in bf16, turn it into float32 and add it: three passes instead of one.
+If a weight already has a gradient, as in training, the product adds to it in float32. Autograd
+would write the product in bf16, convert it and add it: three passes instead of one.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from dragoman.model.kernels import near, working_type
 from dragoman.model.kernels.product import product
 
 _ROWS, _COLUMNS, _PROGRAMS = 64, 128, 1024
-# Whether a product of bf16 can be written in float32: since torch 2.8.
+# Since torch 2.8, a product of bf16 matrices can return float32.
 _WIDENS = "dtype_out" in torch.ops.aten.addmm.overloads()
 
 
@@ -31,11 +31,11 @@ def _mask_and_sum(
     grad_at, out_at, masked_at, sums_at, rows, width, rows_of_chunk,
     block_rows: tl.constexpr, block_columns: tl.constexpr,
 ):  # fmt: skip
-    """masked = grad where out > 0, and the column sums of a chunk of rows."""
+    """Set masked = grad where out > 0, and sum the columns of a chunk of rows."""
     chunk = tl.program_id(1)
     column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
-    # A chunk of rows for each program, and its own sums: adding them up afterwards, in a fixed
-    # order, gives the same bits in every run, which atomic additions would not.
+    # Each program sums its own chunk of rows. Adding these sums afterwards in a fixed order gives
+    # the same bits in every run; atomic additions would not.
     total = tl.zeros([block_columns], tl.float32)
     last = tl.minimum((chunk + 1) * rows_of_chunk, rows)
     for start in range(chunk * rows_of_chunk, last, block_rows):
@@ -50,7 +50,7 @@ def _mask_and_sum(
 
 
 def _before_relu(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient before the ReLU that gave `out` (N, E), and its sum over positions (E,)."""
+    """Return the gradient before the ReLU that gave `out` (N, E), and its column sums (E,)."""
     rows, width = grad.shape
     masked = torch.empty_like(grad)
     across = triton.cdiv(width, _COLUMNS)
@@ -63,21 +63,20 @@ def _before_relu(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sum(grad: Tensor) -> Tensor:
-    """Over positions (N, E), in float32. (E,)"""
-    # A product with ones reads faster than a reduction. Eight rows, of which one is used: fewer are
-    # no faster on tensor cores.
+    """Sum over positions (N, E) in float32. (E,)"""
+    # Multiply by eight rows of ones and use one: fewer rows are not faster on tensor cores.
     return product_in_float32(grad.new_ones(8, len(grad)), grad)[0]
 
 
 def product_in_float32(left: Tensor, right: Tensor) -> Tensor:
-    """What a tensor core has added up, as it is."""
+    """Multiply without rounding the tensor cores' float32 sums."""
     if _can_widen(left):
         return torch.mm(left, right, out_dtype=torch.float32)
     return (left @ right).float()
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left right, in float32."""
+    """Add left·right to `total` in float32."""
     if _can_widen(left):
         torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
     else:
@@ -101,13 +100,17 @@ class _Linear(torch.autograd.Function):
         dweight: Tensor | None,
         dbias: Tensor | None,
     ) -> Tensor:
-        """`near_weight`, `near_bias`: in the type of x. `dweight`, `dbias`: float32 tensors that
-        gradients are added to; None: return them."""
+        """Compute the output. `near_weight` and `near_bias` are in the type of x.
+
+        Gradients are added to the float32 tensors `dweight` and `dbias`, or returned if these are
+        None.
+        """
         compute = torch._addmm_activation if relu else torch.addmm
         out: Tensor = compute(near_bias, x, near_weight.T)  # (N, E)
         ctx.save_for_backward(x, near_weight, out if relu else None)
         ctx.types = weight.dtype, bias.dtype
-        ctx.rooms = dweight, dbias  # not saved as tensors: they change before backward is done
+        # save_for_backward would object: backward itself changes these tensors.
+        ctx.rooms = dweight, dbias
         return out
 
     @staticmethod
@@ -129,7 +132,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _gradient(parameter: Tensor | None) -> Tensor | None:
-    """Where the gradient of a parameter is added up, if there is such a place."""
+    """Return a parameter's float32 gradient, to be added to in place; None if there is none."""
     if parameter is None or not parameter.is_leaf or parameter.grad is None:
         return None
     return parameter.grad if parameter.grad.dtype == torch.float32 else None
@@ -142,15 +145,15 @@ def linear(
     relu: bool = False,
     rows: slice | None = None,
 ) -> Tensor:
-    """x W^T + b, through a ReLU if asked for; `rows`: only some of the outputs.
+    """Compute x W^T + b, with an optional ReLU; `rows` selects some of the outputs.
 
-    Without gradients it is the product whose rows do not depend on their neighbours.
+    Without gradients, a row of the result does not depend on the other rows (`product`).
     """
     flat = x.to(working_type(x)).flatten(0, -2)
     near_weight, dweight = near(weight, flat.dtype), _gradient(weight)
     near_bias = None if bias is None else near(bias, flat.dtype)
-    # Sums for whole biases are returned, to be added together. For some outputs of a bias, autograd
-    # would fill up the rest with zeros.
+    # The gradient of a whole bias is returned. For a slice of a bias, autograd would first pad it
+    # with zeros, so it is added in place.
     dbias = None if rows is None else _gradient(bias)
     if rows is not None:
         weight, near_weight = weight[rows], near_weight[rows]

@@ -1,10 +1,10 @@
-"""Random bits as a function of (seed, place).
+"""Random bits as a function of seed and position.
 
-So the backward pass draws a dropout mask again instead of storing it.
+Backward recomputes a dropout mask from them instead of storing it.
 
-Dropout needs many cheap bits, not the best ones: a counter goes twice through a 32-bit mixing
-function (the multipliers are Wellons' "lowbias32"), with one half of the seed added before each,
-which is far less work than Philox.
+Dropout needs many cheap bits rather than the best ones: a counter goes through a 32-bit mixing
+function twice (the multipliers are those of Wellons' "lowbias32"), and half of the seed is added
+before each pass. This is far cheaper than Philox.
 """
 
 from collections.abc import Iterator
@@ -15,16 +15,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_AT_ONCE = 128
+_SEEDS = 128  # more than the dropouts of one pass
 _drawn: list[Tensor] = []
 
 
 @contextmanager
 def seeds_at_hand(device: torch.device) -> Iterator[None]:
-    """Draw those of a whole pass in one go: dozens of small kernels would wait for each other."""
+    """Draw the seeds of a whole pass at once, instead of launching dozens of small kernels."""
     global _drawn
-    # Two numbers each, of which one is used: kernels like what begins at a multiple of 16 bytes.
-    _drawn = [one[:1] for one in _random_bits(device, _AT_ONCE, 2)]
+    # Two numbers for each seed, one of them unused: Triton compiles a kernel again for a pointer
+    # that is not a multiple of 16.
+    _drawn = [one[:1] for one in _random_bits(device, _SEEDS, 2)]
     try:
         yield
     finally:
@@ -32,9 +33,9 @@ def seeds_at_hand(device: torch.device) -> Iterator[None]:
 
 
 def draw_seed(device: torch.device) -> Tensor:
-    """A seed from torch's generator, left on the device. (1,)
+    """Draw a seed from torch's generator and leave it on the device. (1,)
 
-    A replayed CUDA graph draws a new one each time.
+    A CUDA graph draws a new one each time it is replayed.
     """
     return _drawn.pop() if _drawn else _random_bits(device, 1)
 
@@ -55,7 +56,7 @@ def _mix(bits):
 
 @triton.jit
 def keeps(seed, places, dropout):
-    """Whether each place survives dropout."""
+    """Tell which positions survive dropout."""
     low = seed.to(tl.uint32)
     high = (seed >> 32).to(tl.uint32)
     bits = _mix(_mix(places.to(tl.uint32) + low) + high)

@@ -1,13 +1,11 @@
-"""x W^T + b for translating.
-
-A row's result is the same bits whatever rows stand beside it, and however many.
+"""x W^T + b for inference: a row's result does not depend on the other rows, to the last bit.
 
     N rows, D features in, E out; x (N, D), weight (E, D), bias (E,).
 
-cuBLAS picks a kernel by the number of rows, and kernels add in different orders; in bf16 that tips
-words. Here every output is summed over D in one order, sixteen features at a time. Tiles are chosen
-by the number of rows, for speed; a test holds that the bits do not follow them, nor whether tiles
-are fetched by the tensor memory accelerator of newer GPUs.
+cuBLAS picks a kernel by the number of rows, and kernels add in different orders. In bf16 that is
+enough to change words of a translation. Here every output is summed over D in the same order,
+sixteen features at a time. Tiles depend on the number of rows, for speed; tests check that the
+result does not depend on the tile, nor on the tensor memory accelerator (TMA) of newer GPUs.
 """
 
 from functools import cache
@@ -31,14 +29,14 @@ class Tile(NamedTuple):
     stages: int
 
 
-TILES = {  # by the most outputs that each is the fastest for, on an H200
+TILES = {  # the fastest up to so many outputs, on an H200
     512 * 1024: Tile(64, 64, 4, 5),
     1024 * 1024: Tile(64, 128, 4, 4),
     16 * 1024 * 1024: Tile(128, 128, 4, 4),
 }
-LARGEST = Tile(128, 256, 8, 3)  # for still more
-_FEATURES = 64  # summed in one turn
-_ALIGNED = 16  # bytes: what the accelerator takes rows to begin at multiples of
+LARGEST = Tile(128, 256, 8, 3)  # the fastest for more outputs
+_FEATURES = 64  # summed in one iteration
+_ALIGNED = 16  # bytes; TMA requires rows to start at multiples of it
 
 
 @triton.jit
@@ -47,14 +45,13 @@ def _product(
     adds: tl.constexpr, relu: tl.constexpr, even: tl.constexpr, block_rows: tl.constexpr,
     block_columns: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    # Programs of the same rows come one after the other: all weights are in the cache, while x is
-    # read once.
+    # Programs of the same rows are neighbors: x is read once, and the weights stay in the cache.
     across = tl.cdiv(columns, block_columns)
     row = tl.program_id(0) // across * block_rows + tl.arange(0, block_rows)
     column = tl.program_id(0) % across * block_columns + tl.arange(0, block_columns)
     feature = tl.arange(0, block)
     # Rows and columns beyond the last wrap around instead of being masked: loads need no condition,
-    # and what they give is not stored.
+    # and the store is masked.
     x = x_at + (row % rows).to(tl.int64)[:, None] * features + feature[None, :]
     weight = weight_at + (column % columns).to(tl.int64)[None, :] * features + feature[:, None]
     total = tl.zeros([block_rows, block_columns], tl.float32)
@@ -82,8 +79,7 @@ def _product_by_accelerator(
     adds: tl.constexpr, relu: tl.constexpr, block_rows: tl.constexpr, block_columns: tl.constexpr,
     block: tl.constexpr,
 ):  # fmt: skip
-    """As many programs as run at once, each with several tiles: the factors of the next one are
-    fetched while this one is stored."""
+    """Persistent programs, each with several tiles: they load the next one while storing this."""
     across = tl.cdiv(columns, block_columns)
     tiles = tl.cdiv(rows, block_rows) * across
     for tile in tl.range(tl.program_id(0), tiles, programs, flatten=True):
@@ -107,25 +103,26 @@ def _tile_for(rows: int, columns: int) -> Tile:
 
 @cache
 def _stages(tile: Tile, device: torch.device) -> int:
-    """How many turns' worth of both factors are fetched ahead, as far as shared memory goes."""
-    there = torch.cuda.get_device_properties(device) if device.type == "cuda" else None
-    room = getattr(there, "shared_memory_per_block_optin", 2**16)
-    return max(1, min(tile.stages, room // (2 * _FEATURES * (tile.rows + tile.columns))))
+    """Return the number of iterations to prefetch, as far as shared memory allows."""
+    properties = torch.cuda.get_device_properties(device) if device.type == "cuda" else None
+    shared = getattr(properties, "shared_memory_per_block_optin", 2**16)
+    return max(1, min(tile.stages, shared // (2 * _FEATURES * (tile.rows + tile.columns))))
 
 
 @cache
 def _programs(device: torch.device) -> int:
-    """That run at once, where there is a tensor memory accelerator; else none."""
+    """Return how many persistent programs fill the GPU; 0 without a usable TMA."""
     if TensorDescriptor is None or device.type != "cuda":
         return 0
-    there = torch.cuda.get_device_properties(device)
-    return there.multi_processor_count if there.major == 9 else 0  # others were not at hand
+    properties = torch.cuda.get_device_properties(device)
+    # Only tested on Hopper.
+    return properties.multi_processor_count if properties.major == 9 else 0
 
 
 def product(
     x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False, tile: Tile | None = None
 ) -> Tensor:
-    """x W^T + b, through a ReLU if asked for. (N, E)"""
+    """Compute x W^T + b, with an optional ReLU. (N, E)"""
     (rows, features) = x.shape
     columns = len(weight)
     tile = tile or _tile_for(rows, columns)

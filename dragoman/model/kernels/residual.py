@@ -1,13 +1,13 @@
-"""Dropout, residual sum and layer normalisation, in one pass.
+"""Dropout, residual sum and layer normalization in one pass.
 
     N positions, D features; x (..., D) is the residual stream, y (..., D) a sublayer's output, both
     contiguous.
 
-    residual_norm:  norm(x + dropout(y))    (post-norm);   norm(x) where there is no y (pre-norm)
-    dropout_add:    x + dropout(y);         dropout(y) where there is no x
+    residual_norm:  norm(x + dropout(y))    (post-norm);   norm(x) without y (pre-norm)
+    dropout_add:    x + dropout(y);         dropout(y) without x
 
-Backward draws the dropout again from its seed, and sums the gradients of the norm's weights over a
-few thousand partial sums in a fixed order, so that equal runs give equal bits.
+Backward recomputes the dropout mask from its seed. It adds the partial sums of the norm's weight
+gradients in a fixed order, so that equal runs give equal bits.
 """
 
 from typing import Any
@@ -20,9 +20,9 @@ from torch import Tensor
 from dragoman.model.kernels import working_type
 from dragoman.model.kernels.noise import draw_seed, keeps
 
-_PROGRAMS = 1056  # partial sums of the weights' gradients
-_ROWS = 2  # that a program of a norm's backward takes at a time
-_ELEMENTS = 1024  # that a program of dropout_add takes
+_PROGRAMS = 1056  # and as many partial sums of the weights' gradients
+_ROWS = 2  # in one iteration of a norm's backward
+_ELEMENTS = 1024  # in one program of dropout_add
 
 
 @triton.jit
@@ -63,8 +63,8 @@ def _norm_backward(
     weight = tl.load(weight_at + column, mask=column < width, other=0.0).to(tl.float32)
     dweight = tl.zeros([rows_at_once, block], tl.float32)
     dbias = tl.zeros([rows_at_once, block], tl.float32)
-    # A fixed number of programs, each with the sums of its own rows: adding up a few hundred
-    # partial sums in one order gives equal runs equal bits.
+    # The number of programs is fixed, and each sums its own rows: adding the partial sums in a
+    # fixed order gives equal bits in equal runs.
     for first in range(program * rows_at_once, rows, tl.num_programs(0) * rows_at_once):
         row = first + tl.arange(0, rows_at_once)
         inside = (row < rows)[:, None] & (column < width)[None, :]
@@ -201,12 +201,11 @@ class _DropoutAdd(torch.autograd.Function):
 def residual_norm(
     x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float, dropout: float = 0.0
 ) -> Tensor:
-    """norm(x + dropout(y)), or norm(x).
+    """Compute norm(x + dropout(y)), or norm(x).
 
-    What comes out usually goes two ways: into a sublayer, and around it into the next residual sum.
-    Autograd would add the two gradients in a pass of its own. So the result has a twin, its
-    `around`, which that sum takes: then backward here gets both gradients, and adds them as it
-    reads them.
+    In a post-norm model the result goes into a sublayer and around it, into the next residual sum.
+    Autograd would add the two gradients in a pass of its own. Therefore the result has a twin,
+    `around`, for the residual sum: backward gets both gradients and adds them as it reads them.
     """
     y = y.contiguous() if y is not None else None
     x = getattr(x, "around", x).contiguous()
@@ -218,21 +217,21 @@ def residual_norm(
 
 
 def dropout_add(x: Tensor | None, y: Tensor, dropout: float) -> Tensor:
-    """x + dropout(y), or dropout(y)."""
+    """Compute x + dropout(y), or dropout(y)."""
     x = x.contiguous() if x is not None else None
     out: Tensor = _apply(_DropoutAdd, x, y.contiguous(), dropout)
     return out
 
 
 def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
-    """Without gradients autograd would only take its time."""
+    """Apply the function, without autograd's overhead if no gradients are needed."""
     if torch.is_grad_enabled():
         return function.apply(*inputs)
     return function.forward(_Nothing(), *inputs)
 
 
 class _Nothing:
-    """Where a function without gradients leaves what it need not keep."""
+    """A context for forward that saves nothing."""
 
     def save_for_backward(self, *tensors: Tensor | None) -> None: ...
 

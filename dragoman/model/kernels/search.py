@@ -1,12 +1,12 @@
-"""A step of beam search, from logits to the next words: the rules of `decode/search/beam.py`.
+"""A step of beam search, from logits to the next tokens, as `decode/search/beam.py` defines it.
 
     N sentences of W hypotheses each, R = N*W rows, V words in chunks of groups, k = W+1 words
     considered of each row, P places.
 
-Three kernels. One passes over the logits once and notes the best of each group of words; the k best
-words of a row are in the k groups whose best are best, where the second finds them (of equal words,
-the first comes first). The third takes all candidates of a sentence in turn, best first, until W of
-them live on.
+There are three kernels. The first reads the logits once and finds the maximum of each group of
+words. The k best words of a row are in the k groups with the highest maxima, where the second
+kernel finds them; of equal words the first wins. The third takes the candidates of a sentence, best
+first, until W hypotheses are chosen.
 """
 
 import torch
@@ -14,14 +14,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Words that a program reads, and words whose best one is noted. The k best words of a row are in
-# the k groups with the best bests, so the second kernel reads k * 64 words instead of all of them.
+# Words that a program of the first kernel reads, and words in a group. The second kernel reads
+# k * 64 words instead of all of them.
 _CHUNK, _GROUP = 4096, 64
 
 
 @triton.jit
 def _allowed(x, word, row, bias_at, end_from_at, steps_at, words, end, hypotheses: tl.constexpr):
-    """Logits to choose by: -inf where a word may not come, or the end not yet."""
+    """Add the bias to the logits, and -inf for the end of a hypothesis that is too short."""
     x += tl.load(bias_at + word, mask=word < words, other=float("-inf"))
     too_early = tl.load(steps_at) < tl.load(end_from_at + row // hypotheses)
     return tl.where((word == end) & too_early, float("-inf"), x)
@@ -32,7 +32,7 @@ def _survey(
     logits_at, bias_at, end_from_at, steps_at, best_at, highest_at, powers_at, words, groups, end,
     hypotheses: tl.constexpr, chunk: tl.constexpr, group: tl.constexpr,
 ):  # fmt: skip
-    """A chunk of a row: its part of the softmax's sum, and the best of each of its groups."""
+    """Compute the softmax's sum over a chunk of a row, and the maximum of each of its groups."""
     row, number = tl.program_id(0), tl.program_id(1)
     part = row * tl.num_programs(1) + number
     group_of = tl.arange(0, chunk // group)
@@ -40,8 +40,8 @@ def _survey(
     x = tl.load(
         logits_at + row.to(tl.int64) * words + word, mask=word < words, other=float("-inf")
     ).to(tl.float32)
-    # The softmax's sum is kept relative to the chunk's highest logit, so that no power overflows.
-    # BannedTokens words count in it, as they do in the reference: only the choice leaves them out.
+    # The sum is relative to the chunk's highest logit, so that no power overflows. Banned words
+    # count in it, as in the reference: they only cannot be chosen.
     highest = tl.max(x)
     tl.store(highest_at + part, highest)
     tl.store(powers_at + part, tl.sum(tl.exp(x - highest)))
@@ -57,7 +57,7 @@ def _best_words(
     hypotheses: tl.constexpr, k: tl.constexpr, slots: tl.constexpr, group: tl.constexpr,
     groups_block: tl.constexpr, chunks_block: tl.constexpr,
 ):  # fmt: skip
-    """A row: its k best words and their log-probabilities, best first."""
+    """Find the k best words of a row and their log-probabilities, best first."""
     row = tl.program_id(0)
     part = tl.arange(0, chunks_block)
     highest = tl.load(highest_at + row * chunks + part, mask=part < chunks, other=float("-inf"))
@@ -68,7 +68,7 @@ def _best_words(
     best = tl.load(best_at + row * groups + number, mask=number < groups, other=float("-inf"))
     slot = tl.arange(0, slots)
     chosen = tl.full([slots], 0, tl.int32)
-    # k times the best of what is left: k is small, and a sort would need all words in one program.
+    # Take the maximum k times: k is small, and a sort would need all words in one program.
     for rank in tl.static_range(k):
         place = tl.argmax(best, 0, tie_break_left=True)
         chosen = tl.where(slot == rank, place, chosen)
@@ -81,7 +81,7 @@ def _best_words(
     x = _allowed(x, word, row, bias_at, end_from_at, steps_at, words, end, hypotheses)
     for rank in tl.static_range(k):
         value = tl.max(x)
-        # Of equal words the first, whatever the order of their groups: a stable sort does the same.
+        # Of equal words take the first, as a stable sort does.
         first = tl.min(tl.where(x == value, word, words))
         tl.store(words_at + row * slots + rank, first.to(tl.int64))
         tl.store(log_probs_at + row * slots + rank, value - log_total)
@@ -107,7 +107,7 @@ def _advance(
     hypotheses: tl.constexpr, slots: tl.constexpr, k: tl.constexpr, rows_block: tl.constexpr,
     scores_block: tl.constexpr, places_block: tl.constexpr, nbest: tl.constexpr,
 ):  # fmt: skip
-    """A sentence: its candidates in order, ends noted, W of the others living on."""
+    """Go through a sentence's candidates in order: store the ends, keep W others as hypotheses."""
     sentence = tl.program_id(0)
     steps = tl.load(steps_at)
     candidate = tl.arange(0, rows_block * slots)
@@ -131,8 +131,7 @@ def _advance(
     new_parent, new_word = tl.zeros([rows_block], tl.int32), tl.zeros([rows_block], tl.int64)
     new_total = tl.full([rows_block], float("-inf"), tl.float64)
     new_log_prob = tl.zeros([rows_block], tl.float32)
-    # Among the first 2W candidates at most W are ends (one for each hypothesis), so W others are
-    # always among them.
+    # At most W of the first 2W candidates are ends, one for each hypothesis. So at least W are not.
     for rank in range(2 * hypotheses):
         best, place = tl.max(total, 0, return_indices=True, return_indices_tie_break_left=True)
         picked = candidate == place
@@ -163,7 +162,7 @@ def _advance(
         best_alive / tl.load(penalties_at + longest) <= _kth_best(scores, nbest)
     )
     lives = index < alive
-    # at the largest length, live hypotheses count as they stand
+    # At the maximum length, unfinished hypotheses count as finished.
     if (steps + 1 >= longest) & (over == 0):
         slot_at = sentence * capacity + count + index
         tl.store(scores_at + slot_at, new_total / penalty, mask=lives)
@@ -188,16 +187,16 @@ def _advance(
     tl.store(parents_at + history_at, new_parent, mask=valid)
     tl.store(log_probs_at + history_at, new_log_prob, mask=valid)
 
-    # The table of ancestors: for each hypothesis and place, who wrote that place of the KV cache. A
-    # child inherits its parent's row, and the parent itself wrote the newest place. Copying this
-    # table of small numbers takes the place of copying the cache.
+    # `origin` says which hypothesis wrote each position of the KV cache. A child inherits the row
+    # of its parent, which wrote the newest position itself. Copying these small numbers replaces
+    # copying the cache.
     for start in range(0, steps + 1, places_block):
         place_of = start + tl.arange(0, places_block)
         seen = valid[:, None] & (place_of < steps)[None, :]
         theirs = (sentence * hypotheses + new_parent)[:, None] * places + place_of[None, :]
         origin = tl.load(origin_at + theirs, mask=seen, other=0)
         origin = tl.where((place_of == steps)[None, :], new_parent[:, None], origin)
-        # All rows are read before any is written: parents and children share the table.
+        # Parents and children share the table: read all rows before writing any.
         tl.debug_barrier()
         ours = hypothesis_at[:, None] * places + place_of[None, :]
         tl.store(origin_at + ours, origin, mask=valid[:, None] & (place_of <= steps)[None, :])
@@ -206,11 +205,11 @@ def _advance(
 def best_words(
     logits: Tensor, bias: Tensor, end_from: Tensor, steps: Tensor, end: int, k: int
 ) -> tuple[Tensor, Tensor]:
-    """For each row (R, V) the k best words and their log-probabilities, (R, k').
+    """Return the k best words of each row (R, V) and their log-probabilities, (R, k').
 
-    Those beyond k mean nothing.
-
-    `bias` (V,) is added to choose; the end may not come before step end_from (N,)."""
+    k' is k rounded up; columns from k on are undefined. The choice adds `bias` (V,) and allows the
+    end of a sentence from step `end_from` (N,) on.
+    """
     rows, words = logits.shape
     chunk = max(_GROUP, min(_CHUNK, triton.next_power_of_2(words)))
     chunks = triton.cdiv(words, chunk)
@@ -267,9 +266,9 @@ def choose(
     ends: Tensor,
     end_log_probs: Tensor,
 ) -> None:
-    """From the logits (R, V) of a step to the hypotheses after it.
+    """Choose the hypotheses after a step with these logits (R, V).
 
-    From `origin` on, tensors are changed in place.
+    The tensors from `origin` on are changed in place.
     """
     sentences, hypotheses, places = origin.shape
     k, capacity = hypotheses + 1, scores.shape[1]
