@@ -1,8 +1,8 @@
 """Adapt a trained model to a few pairs of a user's own, on a CPU, in minutes.
 
 Only low-rank factors are trained (`lora`); the weights themselves do not change, so int8 models can
-be adapted too. Besides the user's pairs there is replay (`replay`): other sentences with the
-model's own translations. On these, the adapted model must predict the same probabilities as the
+be adapted too. They are also trained on replay (`replay`): other sentences with the original
+model's translations. On these, the adapted model must predict the same probabilities as the
 original one, so that it does not forget how to translate other text.
 
 Some pairs are held out. Training stops when their negative log-likelihood no longer falls or when

@@ -68,11 +68,13 @@ def write_final_bundle(
     config, progress, data = trained.config, trained.progress, trained.data
     scored_on = "test" if test.sources else "validation"
     sentences = test if test.sources else data.valid
+    # All ranks translate their share; only rank 0 writes the bundle.
     scores: tuple[Score, ...] = ()
     if sentences.sources:
         outputs = trained.validator.translate(sentences, config.decoding.beam_size)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
     if trained.ranks.is_main:
+        # Inherited entries win: the license of the parent binds this model.
         card = _card(trained, chosen, scored_on, scores) | inherited_card(folder)
         write_bundle(folder, Bundle(config, data.codec, _arrays(trained.unsharded_model), card))
     trained.ranks.barrier()
@@ -86,14 +88,15 @@ def write_final_bundle(
         f"{progress.target_tokens:,} target tokens"
     )
     example = sentences.sources[0] if sentences.sources else data.train.source_text(0)
+    # A complete command line, quoted for a shell: the first thing to do with a new model.
     console.print(f"try: dragoman translate --model {folder} {_quoted(escaped(example))}")
     return scores
 
 
+# Averaging usually helps, but not if the last checkpoints are already past the best one.
 def _choose_weights(trainer: Trainer, console: Console) -> str:
-    """Load the average of the last checkpoints into the model, or the best checkpoint.
-
-    The average wins if it is at least as good.
+    """Load the average of the last checkpoints into the model, or the best checkpoint if that is
+    better; return a description of the choice.
     """
     progress = trainer.progress
     average, steps = trainer.checkpoints.average()

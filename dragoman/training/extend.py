@@ -82,9 +82,9 @@ def extend(
 def _new_pieces(
     bundle: Bundle, segmenter: BytePairs, texts: Sequence[str], old: Sequence[str], size: int
 ) -> list[str]:
-    """Learn pieces from the new texts, without those that would occur in an old sentence."""
-    # Besides `size`, learning counts 4 special pieces, 256 bytes and single letters as well, and
-    # some of the pieces will be known already.
+    """Learn pieces from the new texts that occur in no old sentence."""
+    # The vocabulary also gets 4 special pieces and 256 bytes, and some of its pieces (such as
+    # letters) will be known already: 200 more make up for these.
     settings = replace(bundle.config.text, vocab_size=size + 4 + 256 + 200)
     words = count_words(texts, settings.normalization)
     learned = type(segmenter).learn_from_words(words, settings).vocabulary.pieces
@@ -93,6 +93,7 @@ def _new_pieces(
         for piece in learned[4:]
         if piece not in segmenter.vocabulary.ids and not piece.startswith("<")
     ][:size]
+    # Segment the old sentences with all candidates: one that occurs would change them.
     extended = segmenter.extended(candidates)
     first = len(segmenter.vocabulary)
     harmful = {number for ids in extended.encode(list(old)) for number in ids if number >= first}

@@ -99,7 +99,8 @@ class Journal:
         self._write(step, "valid", values)
         shown = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
         self.say(f"step {step:,}: validation {shown}")
-        self._started = time.monotonic()  # do not count validation in the training speed
+        # Do not count validation in the training speed.
+        self._started = time.monotonic()
 
     def sentence(
         self, step: int, number: int, texts: dict[str, str], attention: np.ndarray | None
@@ -206,8 +207,10 @@ def _forget_after(log: Path, step: int) -> None:
 
 
 def _tensorboard(folder: Path, step: int) -> Any:
+    # Imported here, because TensorBoard is optional.
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
+    # Hide the entries of steps that a killed run made after its last checkpoint.
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)

@@ -59,9 +59,9 @@ class BatchMaker:
         self._rank, self._ranks = rank, ranks
 
     def make(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
-        """Return all micro-batches of a step; those of other ranks hold lengths only."""
+        """Return all micro-batches of a step; batches for other ranks contain only lengths."""
         if self._config.text.bpe_dropout:
-            return self._segmented_anew(position, indices)
+            return self._with_dropout(position, indices)
         store, codec = self._store, self._codec
 
         def batch(part: slice) -> Batch:
@@ -78,9 +78,10 @@ class BatchMaker:
         )
         return self._dealt(batch, source_lengths, target_lengths, indices)
 
-    def _segmented_anew(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
-        """Segment the text again with BPE-dropout, seeded by the position in the data."""
+    def _with_dropout(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
+        """Segment the text again with BPE-dropout."""
         store, codec = self._store, self._codec
+        # The seed depends on the position in the data, so any worker makes the same batch.
         place = (position.epoch, position.window, position.batch)
         seed = int(rng(self._config.training.seed, *place).integers(2**31))
         sources, targets = codec.encode_with_dropout(
@@ -163,9 +164,9 @@ class Loader:
         """
         for again in (False, True):
             try:
-                for behind, batches in self._ahead(position):
-                    position = behind
-                    yield behind, batches
+                for after, batches in self._ahead(position):
+                    position = after  # continue from here if the workers are restarted
+                    yield after, batches
             except BrokenProcessPool:
                 if again:
                     raise RunError(
@@ -180,11 +181,11 @@ class Loader:
         try:
             while True:
                 while len(ready) < _STEPS_AHEAD:
-                    behind, indices = next(plan)
-                    ready.append((behind, self._submit(executor, before, indices)))
-                    before = behind
-                behind, future = ready.popleft()
-                yield behind, self._result(future)
+                    after, indices = next(plan)
+                    ready.append((after, self._submit(executor, before, indices)))
+                    before = after
+                after, future = ready.popleft()
+                yield after, self._result(future)
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -205,9 +206,9 @@ class Loader:
     def _executor(self) -> Executor:
         if self._config.text.bpe_dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
             parts = (self._store.folder, self._codec.to_files(), self._config, *self._share)
-            # ranks on this machine share its cores
-            neighbours = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
-            processes = max(1, min(_MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // neighbours))
+            # The ranks on this machine share its cores, and each needs some for itself.
+            local_ranks = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
+            processes = max(1, min(_MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // local_ranks))
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 
@@ -219,6 +220,7 @@ class Loader:
         return executor.submit(self._maker.make, position, indices)
 
 
+# The batch maker of a worker process: a pool's initializer cannot return anything.
 _maker_of_process: list[BatchMaker] = []
 
 

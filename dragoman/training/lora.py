@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LoraConfig:
-    """Settings for training an adapter; docs/LOG.md has the measurements behind the defaults."""
+    """Settings for training an adapter; docs/LOG.md has the measurements."""
 
     minutes: float = 5.0  # for everything
     replay_share: float = 0.25  # share of this time for making the replay data
@@ -72,8 +72,8 @@ class LoraConfig:
     def too_little(self, needed: float) -> ConfigError:
         """Return the error for a time limit in which hardly anything could be learned."""
         return ConfigError(
-            f"--minutes {self.minutes:g} is too little for this model and machine, as busy as it "
-            f"is now: --minutes {math.ceil(needed / 30) / 2:g} would do."
+            f"--minutes {self.minutes:g} is too little for this model on this machine, which may "
+            f"be busy: --minutes {math.ceil(needed / 30) / 2:g} would do."
         )
 
 
@@ -198,7 +198,7 @@ class LoraTrainer:
         self._parameters = [
             factor for layer in self._adapted.values() for factor in (layer.up, layer.down)
         ]
-        self._own_pieces = torch.empty(0, dtype=torch.long)  # those of the user's translations
+        self._own_pieces = torch.empty(0, dtype=torch.long)  # in the user's translations
         self._bf16 = False
 
     def adapter(self) -> dict[str, np.ndarray]:
@@ -223,6 +223,8 @@ class LoraTrainer:
         Time for `evaluations` of the held-out pairs is reserved.
         """
         config = self._config
+        # Batches are made once: they keep what does not depend on the factors, such as the
+        # encoded source.
         own = self._batches(examples, config.batch_tokens)
         others = self._batches(replayed, config.replay_tokens)
         held_out = self._batches(valid, config.batch_tokens)
@@ -316,8 +318,8 @@ class LoraTrainer:
         self._model.train()
         yield self._pair_loss(batch) / len(batch.targets)
         if other is not None:
-            # No dropout here: the adapter would learn to compensate for it instead of keeping
-            # predictions.
+            # No dropout here: the original predictions were made without, so the adapter would
+            # learn to compensate for it.
             self._model.eval()
             yield self._config.replay_weight * self._drift(other) / len(other.targets)
 

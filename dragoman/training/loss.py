@@ -45,7 +45,7 @@ def vocabulary_loss(
 ) -> tuple[Tensor, Tensor]:
     """Return the sums of the loss and of -log p for hidden states (N, D).
 
-    With `consistency` (α), the rows are those of a first pass, then those of a second.
+    With `consistency` (α), the first half of the rows is one pass, the second half another.
     """
     # The kernel fuses output layer and loss, so the logits (N, V) never exist as a whole.
     if usable(hidden) and not consistency and model.output.bias is None:

@@ -40,6 +40,7 @@ def outside_sentences(
     `everyday` and `made_up` are the numbers of sentences from these sources. The user's own
     sentences replace everyday ones first, then made-up ones.
     """
+    # Every kind is dealt out over the parts in turn: [part::parts].
     own = [text for text in own_sentences if text.strip()][: everyday + made_up]
     english = everyday_sentences(translator, request, everyday - len(own))
     missing = max(0, everyday + made_up - len(own) - len(english))
@@ -100,7 +101,7 @@ def made_up_sentences(translator: Translator, request: Request, count: int, seed
 def replayed_pairs(
     translator: Translator, sentences: Sequence[str], request: Request
 ) -> list[tuple[str, str]]:
-    """Return sentences with the model's own translations; drop those that it cannot translate."""
+    """Return sentences with the model's own translations; drop empty translations."""
     translations = translator(list(sentences), greedy(translator, request))
     return [pair for pair in zip(sentences, translations, strict=True) if pair[1].strip()]
 

@@ -93,10 +93,12 @@ def train(
         ExitStack() as held,
         _Interruption(patient=ranks.is_distributed) as interruption,
     ):
+        # Every rank goes through the same code; only rank 0 prints.
         if not ranks.is_main:
             console = Console(quiet=True)
         console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         try:
+            # Rank 0 prepares the data. The others then open it, as a resumed run does.
             with ranks.rank_zero_first():
                 if ranks.is_main:
                     held.enter_context(locked(folder))
@@ -314,6 +316,7 @@ def _size(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
+# Not an Exception: no handler of errors may swallow it.
 class _Interrupted(BaseException):
     """Raised by SIGINT or SIGTERM outside of training."""
 

@@ -35,13 +35,16 @@ from dragoman.text.parallel import open_bytes
 
 _SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
 _PARENT = "parent.json"
-_BINDING = ("licence", "attribution", "data")  # entries of a card that bind derived models
+# Entries of a model's card that also bind models derived from it
+_BINDING = ("licence", "attribution", "data")
 _LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given", _PARENT)
-_CHANGEABLE = {  # settings that may change on resuming: they do not affect steps already made
+# Settings that may change on resuming: they do not affect the steps already made.
+_CHANGEABLE = {
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
     "training.validate_every", "training.checkpoint_every", "training.average_checkpoints",
     "training.validation_beam_size", "training.sharded", "training.r_drop_alpha", "data.test",
 }  # fmt: skip
+# Settings of text and data that may differ from those of a prepared folder.
 _SHAPES_NO_DATA = {
     "text.bpe_dropout",
     "data.prepared",
@@ -134,6 +137,7 @@ def _sweep(folder: Path) -> None:
     for path in folder.iterdir():
         if path.name == _LOCK:
             continue
+        # A link to a folder is removed, not followed.
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -272,6 +276,7 @@ def _is_stream(name: str) -> bool:
 
 def _copy_streams(config: Config, folder: Path) -> Config:
     """Copy text that can be read only once into the run's folder."""
+    # A pipe would be empty when the run is resumed.
     before = {name: getattr(config.data, name) for name in ("corpora", "valid", "test")}
     sides = [corpus.source for many in before.values() for corpus in many]
     sides += [corpus.target for many in before.values() for corpus in many]

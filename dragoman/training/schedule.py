@@ -68,6 +68,7 @@ def _constant(step: int, rate: float, warmup: int) -> float:
     return rate * min(1.0, step / max(warmup, 1))
 
 
+# Settings choose a schedule by name; each takes the step, the settings and the model dimension.
 SCHEDULES: dict[str, Callable[[int, TrainingConfig, int], float]] = {
     "inverse-sqrt": lambda step, t, width: _inverse_sqrt(step, t.learning_rate, t.warmup_steps),
     "noam": lambda step, t, width: noam(step, t.learning_rate, t.warmup_steps, width),

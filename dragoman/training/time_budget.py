@@ -34,6 +34,8 @@ class Clock:
         """Return the total time that would leave this many seconds from here."""
         return self.passed + self._reserved + seconds
 
+    # Unlike `share`, this counts the reserved time too: it limits work that comes before the
+    # reservation.
     def is_past(self, share: float) -> bool:
         """True if this share of the whole time has passed."""
         return self.passed > share * self._seconds

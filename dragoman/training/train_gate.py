@@ -53,7 +53,7 @@ def fit_gate(
 def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the coefficients (D,) and the bias that separate y = 1 from y = 0.
 
-    Both classes have the same weight, whatever their sizes. Newton's method.
+    Both classes have the same weight, even if one is larger. Newton's method.
     """
     count, features = x.shape
     x = np.hstack([x, np.ones((count, 1))]).astype(np.float64)  # the last feature is the bias

@@ -22,6 +22,7 @@ CELL = 16  # pixels of an attention weight, in either direction
 
 def log_sentences(trainer: Trainer, journal: Journal) -> None:
     """Translate the watched sentences with the weights of this step, and log the results."""
+    # The validator may not have run yet, and dropout would draw random numbers.
     trainer.unsharded_model.eval()
     translator = trainer.validator.translator
     beam_size = trainer.config.training.validation_beam_size
@@ -44,6 +45,7 @@ def watched_rows(sentences: Sentences) -> list[int]:
     fitting = [row for row, length in enumerate(lengths) if 1 < length <= LONGEST]
     fitting.sort(key=lambda row: lengths[row])
     count = min(WATCHED, len(fitting))
+    # The middle of each third.
     return [fitting[(2 * i + 1) * len(fitting) // (2 * WATCHED)] for i in range(count)]
 
 
