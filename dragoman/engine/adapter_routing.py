@@ -73,8 +73,8 @@ class AdapterRouter(Engine):
     ) -> list[np.ndarray]:
         scores: list[np.ndarray] = [np.zeros(0)] * len(sources)
         for engine, rows in group_by_engine(self, sources):
-            found = engine.score([sources[row] for row in rows], [targets[row] for row in rows])
-            for row, log_probs in zip(rows, found, strict=True):
+            own = engine.score([sources[row] for row in rows], [targets[row] for row in rows])
+            for row, log_probs in zip(rows, own, strict=True):
                 scores[row] = log_probs
         return scores
 

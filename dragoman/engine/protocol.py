@@ -22,10 +22,10 @@ BannedTokens = tuple[np.ndarray, np.ndarray]
 
 class Step(NamedTuple):
     state: Any
-    tokens: np.ndarray | None  # (R, k), None where all log-probabilities were asked for
+    tokens: np.ndarray | None  # (R, k), None if the step returns all log-probabilities
     log_probs: np.ndarray  # (R, k) or (R, V)
-    attention: np.ndarray | None  # (R, S), where asked for
-    extra_log_probs: np.ndarray | None = None  # (R, c), where asked for
+    attention: np.ndarray | None  # (R, S), if requested
+    extra_log_probs: np.ndarray | None = None  # (R, c), if requested
 
 
 class Engine(Protocol):
@@ -35,7 +35,7 @@ class Engine(Protocol):
     """
 
     target: Vocabulary
-    threads: int = 0  # that share the work of a step; 0: one for each core
+    threads: int = 0  # threads that share the work of a step; 0: one per core
 
     @property
     def has_attention(self) -> bool: ...

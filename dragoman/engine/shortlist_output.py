@@ -48,7 +48,7 @@ class SharedShortlist:
 @dataclass(frozen=True)
 class ShortlistBatch:
     of_batch: dict[str, np.ndarray]  # pieces (U,), columns (D, U) and in int8 their scales (U,)
-    places: np.ndarray  # (B, L) each sentence's pieces, as indices into those of the batch
+    places: np.ndarray  # (B, L) each sentence's pieces, as indices into the batch's
     added: np.ndarray  # (B, L) their biases; -inf after the end of a list
 
     @classmethod
