@@ -21,7 +21,7 @@ def test_the_first_model_that_knows_both_languages_is_chosen() -> None:
     nothing = choose_model(MODELS, " ", AUTO, "").detected
     assert nothing is not None
     assert nothing.confidence == 0  # there is nothing to tell a language by
-    with pytest.raises(TranslationError, match=r"'fr' to 'en'; there is de to en; en to de, fr"):
+    with pytest.raises(TranslationError, match=r"'fr' to 'en'; available: de to en; en to de, fr"):
         choose_model(MODELS, "", "fr", "en")
 
 
@@ -37,7 +37,7 @@ def test_the_source_is_the_likeliest_language_that_a_model_translates_so() -> No
     # Nothing here translates English into English: the second guess counts, with a note.
     chosen = choose_model(MODELS, "Where is the dog?", AUTO, "en")
     assert chosen.source == "de"
-    assert chosen.note == "this text is in 'en' already, and stays as it is"
+    assert chosen.note == "this text is already in 'en' and is not translated"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_package_without_a_model_says_so(tmp_path, monkeypatch) -> None:
 def test_what_is_detected_agrees_with_the_note() -> None:
     english = "Where is the dog that my brother has bought in the town?"
     chosen = choose_model(MODELS, english, AUTO, "en")
-    assert "in 'en' already" in chosen.note
+    assert "already in 'en'" in chosen.note
     assert chosen.detected is not None
     assert chosen.detected.language == "en"
     chosen = choose_model(MODELS, "Где находится вокзал?", AUTO, "en")

@@ -65,7 +65,7 @@ def test_the_textbooks_example_after_one_round() -> None:
     )
     for _ in range(200):
         model.improve()
-    lexicon = model.lexicon(words=5, nobody=0)
+    lexicon = model.lexicon(words=5, empty=0)
     assert lexicon.targets[[das, haus, buch, ein], 0].tolist() == [the, house, book, a]
 
 
@@ -93,7 +93,7 @@ def test_a_words_translations_are_probabilities_and_occurrences_are_counted(
 ) -> None:
     model = model1(pairs)
     model.improve()
-    lexicon = model.lexicon(words=8, nobody=0)
+    lexicon = model.lexicon(words=8, empty=0)
     seen = {0, *(x for source, _ in pairs for x in source)}
     np.testing.assert_allclose(
         lexicon.probabilities.sum(axis=1), [float(x in seen) for x in range(8)], atol=1e-6
@@ -104,6 +104,6 @@ def test_a_words_translations_are_probabilities_and_occurrences_are_counted(
 
 def test_the_best_words_for_a_sentence_come_first() -> None:
     targets = np.array([[9, 0], [4, 5], [6, 5]])
-    lexicon = Lexicon(targets, np.array([[1.0, 0.0], [0.7, 0.3], [0.5, 0.5]]), nobody=0)
+    lexicon = Lexicon(targets, np.array([[1.0, 0.0], [0.7, 0.3], [0.5, 0.5]]), empty=0)
     assert lexicon.best([1, 2], 3).tolist() == [9, 5, 4]  # 1, then 0.3 + 0.5, then 0.7
     assert lexicon.best([1], 100).tolist() == [9, 4, 5]

@@ -43,7 +43,7 @@ GOOD = {"always": [3, 5], "candidates": [7, 8, 9], "ends": [0] * 20 + [1, 2, 3]}
         ({"always": [3, SIZE]}, "names piece 23"),
         ({"candidates": [7, 8, 2**32 - 1]}, "names piece 4294967295"),
         ({"always": [5]}, "lacks the end"),
-        ({"candidates": [7, 8, 0]}, "no translation holds"),
+        ({"candidates": [7, 8, 0]}, "no translation may contain"),
         ({"ends": [3] * 22}, "each of 23 source pieces"),
         ({"ends": [0] * 20 + [2, 1, 3]}, "each of 23 source pieces"),
         ({"ends": [0] * 20 + [1, 2, 9]}, "each of 23 source pieces"),
