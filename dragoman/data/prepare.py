@@ -60,7 +60,7 @@ from dragoman.text.alignment import find_alarms, places_of_blocks
 from dragoman.text.codec import Codec
 from dragoman.text.doctor import (
     LOOK,
-    Report,
+    CorpusReport,
     add_repeats,
     are_usable,
     held_out_key,
@@ -194,7 +194,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
 
 def _notes(
     corpora: tuple[Corpus, ...],
-    reports: list[Report],
+    reports: list[CorpusReport],
     kept_out: list[int],
     drawn: int,
     config: Config,
@@ -408,12 +408,12 @@ def _look(text: _Text, file: Path, workers: Workers) -> np.ndarray:
 
 def _examine(
     corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, config: Config
-) -> tuple[list[Report], Sentences]:
+) -> tuple[list[CorpusReport], Sentences]:
     """Check each corpus and draw pairs for validation: those with the lowest random numbers."""
     rng = random.Random(config.training.seed)
     wanted = 0 if config.data.valid else config.data.valid_size
     drawn = np.zeros(0, dtype=_DRAWN)
-    reports = [Report() for _ in corpora]
+    reports = [CorpusReport() for _ in corpora]
     for number, report in enumerate(reports):
         with Repeats() as repeats:
             for sources, targets, lines in text.blocks(number):

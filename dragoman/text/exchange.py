@@ -1,11 +1,11 @@
-"""Pairs from files that translators exchange: TMX, XLIFF 1.2 and 2, gettext's PO.
+"""Read pairs from translators' exchange formats: TMX, XLIFF 1.2 and 2, and gettext's PO.
 
-Each gives the texts of its segments without inline markup, on one line. Segments without a
-translation, and those that PO marks as fuzzy, are left out. A file may name several languages; the
-pair that is asked for is taken, else the first two.
+Segments are read without inline markup, each as a single line. Segments without a translation are
+skipped, as are segments that PO marks as fuzzy. If a file has several languages, the caller names
+two, or the first two are read.
 
-Anybody may have made such a file: XML with a DTD of its own is refused, and so is an archive that
-swells.
+Such files may come from strangers: XML with its own DTD is rejected, and so is an archive that
+expands without end.
 """
 
 import re
@@ -19,7 +19,8 @@ from dragoman.errors import CorpusError
 from dragoman.storage.xml import events
 from dragoman.text.parallel import raw_blocks, raw_lines
 
-CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}  # markup, not text
+# Elements of inline markup, whose content is not text
+CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
@@ -37,8 +38,10 @@ Read = Callable[[BinaryIO, str | Path, str, str], Iterator[Segment]]
 def read_tmx(
     file: BinaryIO, path: str | Path, source: str = "", target: str = ""
 ) -> Iterator[Segment]:
-    """Of a unit the variants in the two languages; of unnamed ones the header's `srclang`, and the
-    first other."""
+    """Read the variants of each unit in two languages.
+
+    By default these are the header's `srclang` and the first other language.
+    """
     head = ""
     for event, element in _elements(file, path):
         name = _name(element)
@@ -72,7 +75,8 @@ def read_xliff(
 def read_po(
     file: BinaryIO, path: str | Path, source: str = "", target: str = ""
 ) -> Iterator[Segment]:
-    parts = dict[str, list[str]]()  # a message may have a million lines: they are joined once
+    # A message may have a million lines, so join them only at its end.
+    parts = dict[str, list[str]]()
     fuzzy = False
     key = ""
     for number, raw in enumerate(chain(raw_lines(file, path), [b""]), start=1):
@@ -98,9 +102,9 @@ def read_po(
 
 
 def _po_segments(parts: dict[str, list[str]], fuzzy: bool) -> Iterator[Segment]:
-    """One, or that of the singular and that of the plural; nothing of the head, whose msgid is
-    empty."""
+    """Yield the segment of a message, or its singular and its plural."""
     texts = {key: "".join(lines) for key, lines in parts.items()}
+    # The message with an empty msgid is the file's header.
     if fuzzy or not texts.get("msgid"):
         return
     yield from _both(texts["msgid"], texts.get("msgstr", texts.get("msgstr[0]", "")))
@@ -116,17 +120,17 @@ def _elements(file: BinaryIO, path: str | Path) -> Iterator[tuple[str, Element]]
 
 
 def _name(element: Element) -> str:
-    """Without its namespace."""
+    """Return the tag of an element without its namespace."""
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def _text(element: Element) -> str:
-    """The text inside, without that of markup."""
+    """Return the text of an element without inline markup."""
     parts = []
-    # a stack, because a file may be nested deeper than Python calls
-    waiting: list[Element | str] = [element]
-    while waiting:
-        part = waiting.pop()
+    # A stack instead of recursion: a file may be nested deeper than Python's calls.
+    stack: list[Element | str] = [element]
+    while stack:
+        part = stack.pop()
         if isinstance(part, str):
             parts.append(part)
             continue
@@ -135,16 +139,17 @@ def _text(element: Element) -> str:
             if _name(child) not in CODES:
                 inside.append(child)
             inside.append(child.tail or "")
-        waiting += reversed(inside)
+        stack += reversed(inside)
     return "".join(parts)
 
 
 def _language(texts: dict[str, str], code: str) -> str:
-    """The key of a language, which may be told with a region: de for de-DE."""
-    wanted = code.replace("_", "-").lower()
+    """Return the key of a language in `texts`; de matches de-DE as well."""
+    plain = code.replace("_", "-").lower()
     keys = {key.replace("_", "-").lower(): key for key in texts}
-    shorter = {key.partition("-")[0]: original for key, original in reversed(keys.items())}
-    return (keys.get(wanted) or shorter.get(wanted.partition("-")[0]) or "") if wanted else ""
+    # Reversed, so that the first of several regions wins.
+    by_language = {key.partition("-")[0]: original for key, original in reversed(keys.items())}
+    return (keys.get(plain) or by_language.get(plain.partition("-")[0]) or "") if plain else ""
 
 
 def _other(texts: dict[str, str], first: str) -> str:

@@ -71,8 +71,8 @@ def test_unrelated_sides_are_found(texts) -> None:
 def test_a_wrong_name_of_a_language_is_found(texts) -> None:
     found = [trouble for _, _, trouble in alarms(texts, "fr", "es")]
     assert found == [
-        "the source is said to be 'fr', and seems to be 'de'",
-        "the target is said to be 'es', and seems to be 'en'",
+        "the source should be 'fr', but seems to be 'de'",
+        "the target should be 'es', but seems to be 'en'",
     ]
     assert alarms(texts, "xx", "") == []  # of a language that nobody knows nothing is said
 

@@ -11,8 +11,8 @@ from dragoman.text.doctor import (
     CRLF,
     MEANINGS,
     NOT_LEARNABLE,
+    CorpusReport,
     HeldOut,
-    Report,
     examine,
     fix,
     held_out_key,
@@ -183,6 +183,6 @@ def test_lines_that_end_in_cr_lf_are_counted_read_and_mended(tmp_path) -> None:
     [(10, 10, 0, False), (10, 0, 0, True), (10, 4, 5, False), (10, 4, 6, True)],
 )
 def test_what_ails_most_pairs_makes_a_corpus_pointless(pairs, usable, ailing, pointless) -> None:
-    report = Report(pairs, usable)
+    report = CorpusReport(pairs, usable)
     report.add(next(iter(NOT_LEARNABLE)), np.arange(ailing))
     assert report.is_pointless is pointless
