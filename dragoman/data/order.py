@@ -24,6 +24,7 @@ def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     >>> sorted(shuffled(np.arange(7), 7, keys).tolist())
     [0, 1, 2, 3, 4, 5, 6]
     """
+    # Half of the bits, rounded up, so that 4^half covers the range.
     half = np.uint64(max(1, -(-(size - 1).bit_length() // 2)))
     numbers = _network(places.astype(np.uint64), half, keys)
     while len(outside := np.flatnonzero(numbers >= size)):
@@ -59,10 +60,9 @@ def mixing_weights(
     """
     visits = np.array(sizes) * np.array(weights)
     wanted = visits ** (1 / temperature)
-    return [
-        float(w / n) if n else 0.0
-        for w, n in zip(wanted * (visits.sum() / wanted.sum()), sizes, strict=True)
-    ]
+    # Scale the shares so that an epoch keeps its number of visits.
+    wanted *= visits.sum() / wanted.sum()
+    return [float(w / n) if n else 0.0 for w, n in zip(wanted, sizes, strict=True)]
 
 
 class Mixture:

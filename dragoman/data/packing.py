@@ -14,8 +14,8 @@ import numpy as np
 
 from dragoman.data.batches import Batch
 
+# A packed batch is compiled for the smallest of these that covers its longest sentence.
 LENGTHS = (32, 64, 128)
-"""A packed batch is compiled for the smallest of these that covers its longest sentence."""
 
 
 class PackedShape(NamedTuple):
@@ -45,6 +45,7 @@ class PackedBatch:
         """Return the batch with all of its sentences repeated once."""
         sources, targets, sentences, longest = self.shape
         parts = np.split(self.ints, np.cumsum(self.shape.sizes)[:-1])
+        # Ids and positions repeat; the start offsets of the second copy follow the first one.
         doubled = [np.tile(part, 2) for part in parts[:5]]
         doubled += [
             np.concatenate([s, s[1:] + size])
@@ -66,6 +67,7 @@ def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> Packed
     )
     source_lengths = _filled(batch.source_lengths, sources, block)
     target_lengths = _filled(batch.target_lengths, targets, block)
+    # The number of sentences is a power of two: few shapes, and empty sentences cost nothing.
     sentences = 1 << (max(len(source_lengths), len(target_lengths)) - 1).bit_length()
     source_starts = _starts(source_lengths, sentences)
     target_starts = _starts(target_lengths, sentences)

@@ -13,8 +13,9 @@ import numpy as np
 
 from dragoman.data.batches import Batch
 
-_FINE, _COARSE = 4, 8  # lengths are rounded up to multiples of these:
-_SHORT = 32  # of _FINE up to this length, of _COARSE beyond it
+# Lengths are rounded up to multiples of _FINE, and of _COARSE beyond _SHORT.
+_FINE, _COARSE = 4, 8
+_SHORT = 32
 
 
 class BucketShape(NamedTuple):
@@ -75,10 +76,8 @@ def _round_length(length: int) -> int:
 
 
 def _filled(ids: np.ndarray, rows: int, columns: int, pad: int) -> np.ndarray:
-    """Pad ids (B, T) to (rows, columns); extra rows repeat the first one.
-
-    Rows of padding alone would give attention an empty softmax.
-    """
+    """Pad ids (B, T) to (rows, columns); extra rows repeat the first one."""
+    # Rows that consist of padding would give attention an empty softmax.
     wide = np.full((rows, columns), pad)
     wide[: len(ids), : ids.shape[1]] = ids
     wide[len(ids) :] = wide[0]

@@ -35,6 +35,7 @@ from dragoman.storage.binary import offsets
 _FORMAT = 3
 TEXT, IDS, SOURCE_IDS, TARGET_IDS = "text", "ids", "source.ids", "target.ids"
 _PAIRS = ("lines", "source.lengths", "target.lengths")
+# Flat files of these types can be memory-mapped without a header.
 _LENGTH, _PLACE, _BYTE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint8)
 
 
@@ -203,6 +204,7 @@ class Store:
         )
         self.sizes = [corpus.pairs for corpus in corpora]
         self._ends = np.cumsum(self.sizes)
+        # Check all lengths: a truncated file would otherwise give wrong sentences much later.
         sentences, pairs = sum(side.sentences for side in self.sides), sum(self.sizes)
         sizes = {name: (len(row), sentences) for name, row in rows.items()}
         arrays = (self.lines, self.source_lengths, self.target_lengths)
@@ -231,7 +233,7 @@ class Store:
         tagged = (tags >= 0).astype(np.int64)
         starts = self._source.starts[numbers]
         lengths = self._source.lengths(numbers)
-        rows = _padded(self._source.values, starts, lengths, pad, before=tagged, behind=1)
+        rows = _padded(self._source.values, starts, lengths, pad, before=tagged, after=1)
         rows[tagged > 0, 0] = tags[tagged > 0]
         rows[np.arange(len(rows)), tagged + lengths] = self._end
         return rows
@@ -247,9 +249,6 @@ class Store:
 
     def source_text(self, index: int) -> str:
         return self.source_texts(np.array([index]))[0]
-
-    def target_text(self, index: int) -> str:
-        return self.target_texts(np.array([index]))[0]
 
     def source_texts(self, indices: np.ndarray) -> list[str]:
         return self._texts(self._sources_from[self.corpora(indices)] + self.lines[indices] - 1)
@@ -283,15 +282,15 @@ def _padded(
     lengths: np.ndarray,
     pad: int,
     before: np.ndarray | int = 0,
-    behind: int = 0,
+    after: int = 0,
 ) -> np.ndarray:
-    """Rows of values, padded on the right, with so many places left free before and behind each.
+    """Return rows of values, padded on the right, with free places before and after each.
 
     (B, longest)
     """
     before = np.broadcast_to(before, lengths.shape)
     columns = (
-        np.arange((before + lengths).max(initial=0) + behind) - before[:, None]
+        np.arange((before + lengths).max(initial=0) + after) - before[:, None]
     )  # (B, longest), 0: the first value
     real = (columns >= 0) & (columns < lengths[:, None])
     rows = np.full(real.shape, pad, dtype=np.int64)

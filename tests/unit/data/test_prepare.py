@@ -33,7 +33,7 @@ def test_held_out_text_is_not_trained_on(tmp_path) -> None:
     data = prepare(config(files), tmp_path / "data")
     held = set(data.valid.sources) | set(data.valid.targets)
     trained = {data.train.source_text(i) for i in range(len(data.train))}
-    trained |= {data.train.target_text(i) for i in range(len(data.train))}
+    trained |= {*data.train.target_texts(np.arange(len(data.train)))}
     assert len(data.valid.sources) == 20
     assert not held & trained
 
@@ -290,7 +290,7 @@ def test_a_pipe_is_read_once(tmp_path) -> None:
     writer.start()
     data = prepare(config((pipe, ""), **{"data.valid_size": 0}), tmp_path / "data")
     writer.join()
-    assert [data.train.target_text(i) for i in range(60)] == [target for _, target in pairs]
+    assert data.train.target_texts(np.arange(60)) == [target for _, target in pairs]
     assert any("end in CR LF" in note and note.startswith(f"{pipe}: 60 ") for note in data.notes)
 
 
@@ -330,7 +330,7 @@ def test_nothing_to_train_on_is_refused(tmp_path) -> None:
 def test_a_corpus_that_is_held_out_as_a_whole_is_refused(tmp_path) -> None:
     files = write_corpus(tmp_path, "t", toy_pairs(20))
     excluded = [{"source": str(files[0]), "target": str(files[1])}]
-    with pytest.raises(CorpusError, match="all share a sentence with those held out"):
+    with pytest.raises(CorpusError, match="all share a sentence with held-out pairs"):
         prepare(config(files, **{"data.exclude": excluded}), tmp_path / "data")
 
 

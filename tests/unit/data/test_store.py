@@ -51,7 +51,7 @@ def test_a_store_gives_back_what_was_put_in(tmp_path) -> None:
     assert store.corpora(np.arange(4)).tolist() == [0, 0, 2, 2]
     assert store.sizes == [2, 0, 2]
     assert store.source_texts(np.arange(4)) == ["ä b", "<BT> c", "x", ""]
-    assert (store.source_text(1), store.target_text(0)) == ("<BT> c", "x")
+    assert (store.source_text(1), *store.target_texts(np.array([0]))) == ("<BT> c", "x")
 
 
 def test_a_source_gets_its_tag_and_end_and_a_target_loses_its_mark(tmp_path) -> None:
