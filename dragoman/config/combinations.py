@@ -35,6 +35,7 @@ def incompatible_settings(settings: Mapping[str, Any], default: Mapping[str, Any
 def _not_of_this_architecture(
     settings: Mapping[str, Any], default: Mapping[str, Any]
 ) -> Iterator[str]:
+    # A setting without effect is an error: an experiment that varies it would compare equal models.
     architecture = settings["model.architecture"]
     for name, value in settings.items():
         read = not name.startswith("model.") or _within(
@@ -76,14 +77,13 @@ def _text(settings: Mapping[str, Any]) -> Iterator[str]:
     if settings["model.share_embeddings"] == "all" and not settings["text.shared"]:
         yield (
             "model.share_embeddings=all needs one vocabulary for both languages: set "
-            "text.shared=true or "
-            "model.share_embeddings=target."
+            "text.shared=true or model.share_embeddings=target."
         )
     if settings["text.bpe_dropout"] and settings["text.tokenizer"] != "bpe":
         yield (
             f"text.bpe_dropout={settings['text.bpe_dropout']} skips merges of byte-pair encoding, "
-            "and "
-            f"text.tokenizer={settings['text.tokenizer']} has none: set text.bpe_dropout=0."
+            f"but text.tokenizer={settings['text.tokenizer']} does not merge: set "
+            "text.bpe_dropout=0."
         )
 
 

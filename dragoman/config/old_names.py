@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.errors import ConfigError
 
+# By table: old key -> current key
 OLD_KEYS: dict[str, dict[str, str]] = {
     "text": {
         "vocabulary": "tokenizer",
@@ -49,13 +50,11 @@ OLD_KEYS: dict[str, dict[str, str]] = {
         "by_sentence": "split_sentences",
     },
 }
-"""By table: old key -> current key."""
-
+# By current setting: old value -> current value
 OLD_VALUES: dict[str, dict[str, str]] = {
     "model.attention.heads_layout": {"shared": "multi-query"},
     "training.objective": {"risk": "mrt"},
 }
-"""By current setting: old value -> current value."""
 
 
 def with_current_names(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -20,13 +20,15 @@ from typing import TypeVar
 from dragoman.errors import ConfigError
 
 GROUP = "dragoman.plugins"
-LAB = "dragoman.lab"  # a string: the core never imports it, except at a name that it lacks
+# A string, since the core imports the lab only for a name that it lacks.
+LAB = "dragoman.lab"
 _named: list[str] = []
 T = TypeVar("T")
 
 
 def import_named(name: str) -> None:
     """Import a module that the user named, from the current folder or an installed one."""
+    # Only for this import: the current folder must not shadow installed modules later.
     sys.path.insert(0, str(Path.cwd()))
     try:
         importlib.import_module(name)

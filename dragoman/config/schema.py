@@ -4,7 +4,7 @@
 
 Values come from four sources, the later ones winning: the defaults here, a preset, a TOML file,
 `--set`. Each field carries its documentation and rules, and is checked when it is set. The model's
-defaults are those of "Attention Is All You Need" (Vaswani et al., 2017).
+defaults are from "Attention Is All You Need" (Vaswani et al., 2017).
 
 The names of variants (`choices`) are listed here because this module must not import the code that
 they name; a test compares them with the tables next to that code.
@@ -48,8 +48,7 @@ from dragoman.config.variants import (
 )
 from dragoman.errors import ConfigError
 
-MOST_HYPOTHESES = 1000
-"""The largest beam, and the most translations that a request may ask for."""
+MOST_HYPOTHESES = 1000  # largest beam, and largest number of translations in a request
 
 
 @dataclass(frozen=True)
@@ -243,6 +242,8 @@ class ModelConfig:
     positions: PositionsConfig = field(default_factory=PositionsConfig)
 
 
+# The values that make a plain Transformer, which our kernels, ONNX graphs and other systems
+# support. The tables of `variants` say the same of their own settings.
 PLAIN = {
     "architecture": ("transformer",),
     "activation": ("relu", "gelu", "swish"),
@@ -254,15 +255,12 @@ PLAIN = {
     "attention.projections": (True,),
     "positions.every_layer": (False,),
 }
-"""The settings of the plain Transformer, which our kernels, ONNX graphs and other systems support.
-`variants` adds its own.
-"""
 
 
 def beyond_plain(model: ModelConfig, in_graphs: bool = False) -> list[str]:
     """List the settings that differ from the plain Transformer.
 
-    With `in_graphs`, skip those that our ONNX graphs support.
+    With `in_graphs`, skip settings that our ONNX graphs support.
 
     >>> beyond_plain(ModelConfig(residual=False))
     ['model.residual=false']
@@ -318,7 +316,7 @@ class TrainingConfig:
     )
     micro_batch_tokens: int = setting(
         0,
-        "source and target positions computed at once, padding included; 0: from free memory",
+        "source and target positions per forward pass, padding included; 0: from free memory",
         at_least=0,
     )
     label_smoothing: float = setting(
@@ -396,6 +394,7 @@ class TrainingConfig:
     log_every: int = setting(50, "steps between lines of the log", at_least=1)
 
 
+# The defaults are the paper's: beam 4 and a length penalty of 0.6.
 @dataclass(frozen=True)
 class DecodingConfig:
     beam_size: int = setting(
@@ -453,24 +452,24 @@ class DecodingConfig:
     )
     keep_names: bool = setting(
         True,
-        "repair names that a translation misspells, and search all pieces for those that the "
-        "shortlist cannot spell",
+        "repair names that a translation misspells; search all pieces for names that the shortlist "
+        "cannot spell",
     )
     short_lines: bool = setting(
         False,
-        "ask for lines of up to three words in several ways, and by way of English, and take the "
-        "answer that they agree on",
+        "translate lines of up to three words in several ways, also by way of English, and take "
+        "the result that most agree on",
     )
     shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(
         0,
-        "source pieces translated at once; 0: chosen for the device",
+        "source pieces per batch; 0: chosen for the device",
         at_least=0,
         at_most=10_000_000,
     )
     precision: str = setting(
         "auto",
-        "of a search on a GPU; auto: bf16 if the GPU supports it",
+        "precision of a search on a GPU; auto: bf16 if the GPU supports it",
         choices=("auto", "float32", "bf16"),
     )
 
@@ -507,6 +506,7 @@ def make_config(
     own_preset = from_file.pop("preset", DEFAULT_PRESET if file is None else None)
     name = preset or own_preset
     tree: dict[str, Any] = {}
+    # A file without `preset` starts from the defaults, a command without a file from a preset.
     if name is not None:
         if not isinstance(name, str) or name not in PRESETS:
             raise ConfigError(
@@ -546,10 +546,11 @@ def parse_set(assignments: list[str]) -> dict[str, Any]:
         key, equals, text = assignment.partition("=")
         if not equals or not key:
             raise ConfigError(f"--set {assignment!r} is not of the form section.key=value.")
+        # Let TOML's parser recognize numbers, booleans, strings and lists.
         try:
             with nesting_errors(f"--set {key}"):
                 value = tomllib.loads(f"value = {text}")["value"]
-        except ValueError:  # no TOML, or a number without end
+        except ValueError:  # not TOML, or a number with too many digits
             value = text
         settings[key.strip()] = value
     return settings
@@ -583,6 +584,7 @@ def replace(config: Config, settings: Mapping[str, Any]) -> Config:
     return from_tree(tree)
 
 
+# Cached: every new configuration is compared with the defaults.
 @cache
 def _defaults() -> dict[str, Any]:
     return {name: default for name, default, _ in describe(Config)}

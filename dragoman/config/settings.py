@@ -93,7 +93,8 @@ def read_toml(file: str | Path) -> dict[str, Any]:
             return tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such file.") from None
-    except (OSError, ValueError) as error:  # what is not UTF-8, not TOML, or a number without end
+    # A ValueError: not UTF-8, not TOML, or a number with too many digits
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: {error}.") from None
 
 
@@ -122,7 +123,8 @@ def environment_number(name: str, default: int, at_least: int = 0, at_most: int 
 
 
 def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the lines of one table: plain values first, then tables, as TOML requires."""
+    """Yield the lines of one table."""
+    # TOML wants plain values before tables: a value after a table's header would belong to it.
     nested = {
         k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)
     }
@@ -196,12 +198,15 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     """Check one value against its type and rules."""
     if is_dataclass(hint):
         return build(typing.cast(type, hint), value, f"{path}.", root)
-    if isinstance(hint, types.GenericAlias):  # tuple[Corpus, ...]
+    # The only generic type is tuple[Corpus, ...].
+    if isinstance(hint, types.GenericAlias):
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path} is {value!r}: expected a list of tables, [[{path}]].")
         return tuple(build(hint.__args__[0], item, f"{path}.", root) for item in value)
-    if isinstance(value, int) and value.bit_length() > 64:  # Python might refuse to print it
+    # Python refuses to print very long integers, so an error could not name the value.
+    if isinstance(value, int) and value.bit_length() > 64:
         raise ConfigError(f"{path} is a number of {value.bit_length()} bits: expected at most 64.")
+    # 1 is a valid float and 1.0 a valid integer, but True is neither.
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
@@ -209,6 +214,7 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     if type(value) is not hint:
         raise ConfigError(f"{path} is {value!r}: expected {_type_name(hint)}.")
     rules = f.metadata
+    # A choice may come from the lab or from a plug-in, which are imported only when it is missing.
     choices = rules.get("choices")
     if choices is not None and not import_until(lambda: value in choices):
         raise ConfigError(
@@ -234,7 +240,8 @@ def _key(f: "dataclasses.Field[Any]") -> str:
 
 
 def _toml_value(value: Any) -> str:
-    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL
+    # TOML has the escapes of JSON, but must also escape DEL.
+    if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return str(value).lower()

@@ -507,7 +507,7 @@ def _sampled(
     count: int,
     normalization: str,
 ) -> Iterator[tuple[SentenceRange, np.ndarray, str]]:
-    """Sample about `count` sentences from the sides whose languages are given, none of them twice."""
+    """Sample about `count` sentences of the sides whose languages are given, none of them twice."""
     sentences = Counter[str]()
     for side, language in languages.items():
         sentences[language] += text.sides[side].sentences

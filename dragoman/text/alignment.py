@@ -213,7 +213,7 @@ def _gains(blocks: Sequence[Block]) -> Iterator[_Gains]:
 
 
 def _comparable(target: np.ndarray) -> np.ndarray:
-    """Return the lines of a block (L, W) that have neighbors on both sides, all of them different."""
+    """Return the lines of a block (L, W) whose neighbors within FURTHEST all differ from them."""
     middle = np.arange(FURTHEST, len(target) - FURTHEST)
     same = [(target[middle] == target[middle + d]).all(axis=1) for d in OFFSETS if d]
     comparable: np.ndarray = middle[~np.any(same, axis=0)]
