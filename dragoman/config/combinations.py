@@ -10,14 +10,7 @@ from typing import Any
 
 from dragoman.config.variants import ARCHITECTURES, OBJECTIVES, POSITIONS, TABLES
 
-SIZES = (
-    "architecture",
-    "d_model",
-    "num_heads",
-    "d_ff",
-    "num_encoder_layers",
-    "num_decoder_layers",
-)
+SIZES = ("architecture", "d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers")
 # Presets set these for every architecture, so saved runs have them.
 _OF_PRESETS = ("norm_position", "dropout")
 

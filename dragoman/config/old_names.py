@@ -29,10 +29,7 @@ OLD_KEYS: dict[str, dict[str, str]] = {
         "decoder_sublayer": "decoder_self_attention",
         "tied": "share_embeddings",
     },
-    "model.attention": {
-        "span": "pattern",
-        "memory": "cross_attention_layer",
-    },
+    "model.attention": {"span": "pattern", "memory": "cross_attention_layer"},
     "training": {
         "consistency": "r_drop_alpha",
         "risk_samples": "mrt_samples",

@@ -80,10 +80,7 @@ class TextConfig:
         choices=("bpe", "word", "character", "marian"),
     )
     vocab_size: int = setting(
-        8000,
-        "pieces to learn; fewer if the corpus gives fewer",
-        at_least=1,
-        at_most=1_000_000,
+        8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000
     )
     shared: bool = setting(True, "one vocabulary for both languages")
     bpe_dropout: float = setting(
@@ -129,11 +126,7 @@ class AttentionConfig:
     similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
     pattern: str = setting("soft", "which keys a query may attend to", choices=SPANS)
     window: int = setting(8, "keys on either side that local attention sees", at_least=0)
-    heads_layout: str = setting(
-        "paper",
-        "how heads split the input",
-        choices=HEADS_LAYOUTS,
-    )
+    heads_layout: str = setting("paper", "how heads split the input", choices=HEADS_LAYOUTS)
     groups: int = setting(
         2, "sets of keys and values, with heads_layout=grouped", at_least=1, at_most=1000
     )
@@ -160,35 +153,13 @@ class PositionsConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    architecture: str = setting(
-        "transformer",
-        "the kind of model",
-        choices=ARCHITECTURES,
-    )
-    d_model: int = setting(
-        512,
-        "model dimension (D)",
-        at_least=1,
-        at_most=65_536,
-    )
-    num_heads: int = setting(
-        8,
-        "attention heads (H)",
-        at_least=1,
-        at_most=1024,
-    )
+    architecture: str = setting("transformer", "the kind of model", choices=ARCHITECTURES)
+    d_model: int = setting(512, "model dimension (D)", at_least=1, at_most=65_536)
+    num_heads: int = setting(8, "attention heads (H)", at_least=1, at_most=1024)
     d_ff: int = setting(
-        2048,
-        "inner dimension of the feed-forward network",
-        at_least=1,
-        at_most=262_144,
+        2048, "inner dimension of the feed-forward network", at_least=1, at_most=262_144
     )
-    num_encoder_layers: int = setting(
-        6,
-        "layers of the encoder",
-        at_least=1,
-        at_most=1000,
-    )
+    num_encoder_layers: int = setting(6, "layers of the encoder", at_least=1, at_most=1000)
     num_decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
     cell: str = setting("lstm", "recurrent cell of rnn and rnn-attention", choices=("lstm", "gru"))
     kernel_width: int = setting(
@@ -299,20 +270,12 @@ def model_summary(model: ModelConfig) -> str:
 class TrainingConfig:
     seed: int = setting(1, "seed of all randomness", at_least=0, below=2**63)
     init: str = setting("", "folder of a trained model whose weights and pieces to start from")
-    max_steps: int = setting(
-        100_000,
-        "optimizer steps",
-        at_least=1,
-    )
+    max_steps: int = setting(100_000, "optimizer steps", at_least=1)
     max_epochs: float = setting(
-        0.0,
-        "passes over the corpus; 0: as many as max_steps needs",
-        at_least=0.0,
+        0.0, "passes over the corpus; 0: as many as max_steps needs", at_least=0.0
     )
     batch_tokens: int = setting(
-        25_000,
-        "target tokens in an optimizer step, over all ranks",
-        at_least=1,
+        25_000, "target tokens in an optimizer step, over all ranks", at_least=1
     )
     micro_batch_tokens: int = setting(
         0,
@@ -320,21 +283,14 @@ class TrainingConfig:
         at_least=0,
     )
     label_smoothing: float = setting(
-        0.1,
-        "probability spread over the vocabulary",
-        at_least=0.0,
-        below=1.0,
+        0.1, "probability spread over the vocabulary", at_least=0.0, below=1.0
     )
     r_drop_alpha: float = setting(
         0.0,
         "R-Drop: weight of the divergence between two passes with different dropout (usually 2.5)",
         at_least=0.0,
     )
-    objective: str = setting(
-        "likelihood",
-        "what training minimizes",
-        choices=OBJECTIVES,
-    )
+    objective: str = setting("likelihood", "what training minimizes", choices=OBJECTIVES)
     mrt_samples: int = setting(
         8, "mrt: translations sampled for each sentence", at_least=2, at_most=1000
     )
@@ -348,9 +304,7 @@ class TrainingConfig:
         choices=("inverse-sqrt", "noam", "linear", "cosine", "wsd", "constant"),
     )
     learning_rate: float = setting(
-        5e-4,
-        "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5",
-        at_least=0.0,
+        5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0
     )
     warmup_steps: int = setting(4000, "steps until the peak rate", at_least=0)
     optimizer: str = setting(
@@ -365,15 +319,9 @@ class TrainingConfig:
     weight_decay: float = setting(
         0.0, "AdamW: share of a weight subtracted per step, times the learning rate", at_least=0.0
     )
-    clip_norm: float = setting(
-        1.0,
-        "largest norm of the gradient; 0: not clipped",
-        at_least=0.0,
-    )
+    clip_norm: float = setting(1.0, "largest norm of the gradient; 0: not clipped", at_least=0.0)
     precision: str = setting(
-        "auto",
-        "auto: bf16 on a GPU that supports it",
-        choices=("auto", "float32", "bf16"),
+        "auto", "auto: bf16 on a GPU that supports it", choices=("auto", "float32", "bf16")
     )
     sharded: bool = setting(
         False, "under torchrun: spread weights and optimizer state over the ranks"
@@ -398,10 +346,7 @@ class TrainingConfig:
 @dataclass(frozen=True)
 class DecodingConfig:
     beam_size: int = setting(
-        4,
-        "hypotheses per sentence; 1: greedy",
-        at_least=1,
-        at_most=MOST_HYPOTHESES,
+        4, "hypotheses per sentence; 1: greedy", at_least=1, at_most=MOST_HYPOTHESES
     )
     length_penalty: str = setting(
         "gnmt",
@@ -409,10 +354,7 @@ class DecodingConfig:
         choices=("gnmt", "power", "none"),
     )
     length_penalty_alpha: float = setting(
-        0.6,
-        "strength of the length penalty",
-        at_least=0.0,
-        at_most=10.0,
+        0.6, "strength of the length penalty", at_least=0.0, at_most=10.0
     )
     coverage_penalty: float = setting(
         0.0, "beta of the coverage penalty (needs attention)", at_least=0.0
@@ -423,9 +365,7 @@ class DecodingConfig:
     max_length_extra: int = setting(20, "... plus this many", at_least=0, at_most=10_000)
     min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
     no_repeat_ngram_size: int = setting(
-        0,
-        "no n-gram of this many pieces occurs twice; 0: no limit",
-        at_least=0,
+        0, "no n-gram of this many pieces occurs twice; 0: no limit", at_least=0
     )
     patience: float = setting(
         1.0,
@@ -462,10 +402,7 @@ class DecodingConfig:
     )
     shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(
-        0,
-        "source pieces per batch; 0: chosen for the device",
-        at_least=0,
-        at_most=10_000_000,
+        0, "source pieces per batch; 0: chosen for the device", at_least=0, at_most=10_000_000
     )
     precision: str = setting(
         "auto",

@@ -162,27 +162,15 @@ POSITIONS: Registry[Position] = Registry(
     {
         "none": Position("no positions"),
         "sinusoidal": Position(
-            "sines and cosines of many wavelengths",
-            plain=True,
-            vector=True,
-            needs=even_width,
+            "sines and cosines of many wavelengths", plain=True, vector=True, needs=even_width
         ),
         "learned": Position(
-            "a learned vector for each position",
-            plain=True,
-            vector=True,
-            needs=_reaches,
+            "a learned vector for each position", plain=True, vector=True, needs=_reaches
         ),
         "rotary": Position(
-            "queries and keys are rotated (RoPE)",
-            in_attention=True,
-            needs=_even_features,
+            "queries and keys are rotated (RoPE)", in_attention=True, needs=_even_features
         ),
-        "relative": Position(
-            "a learned number for each distance",
-            in_attention=True,
-            fused=False,
-        ),
+        "relative": Position("a learned number for each distance", in_attention=True, fused=False),
         "alibi": Position(
             "scores fall with the distance, with a slope per head", in_attention=True, fused=False
         ),

@@ -160,10 +160,7 @@ class InspectableTranslator(Translator):
         return source, [*start, *(self.codec.target.ids[piece] for piece in translation)]
 
     def embed(
-        self,
-        texts: str | Sequence[str],
-        request: Request = Request(),
-        **options: Unpack[Options],
+        self, texts: str | Sequence[str], request: Request = Request(), **options: Unpack[Options]
     ) -> np.ndarray:
         """Return a vector of length 1 for each text (N, D), or for a single text (D,).
 

@@ -326,9 +326,7 @@ def _foreign_pieces(codec: Codec) -> str:
     return json.dumps(asdict(codec.framing) | sides, ensure_ascii=False)
 
 
-def _read_foreign_pieces(
-    raw: bytes,
-) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Framing]:
+def _read_foreign_pieces(raw: bytes) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Framing]:
     """Read the vocabularies of both sides, and the framing."""
     try:
         content = parse_json(raw)

@@ -517,11 +517,7 @@ class MarianPieces:
     suffix = "spm"
 
     def __init__(
-        self,
-        model: bytes,
-        pieces: Sequence[str],
-        start: str = "<pad>",
-        barred: Sequence[str] = (),
+        self, model: bytes, pieces: Sequence[str], start: str = "<pad>", barred: Sequence[str] = ()
     ):
         self._model = model
         self._processor = _processor(model)

@@ -101,10 +101,7 @@ def _new_pieces(
 
 
 def _longer_weights(
-    weights: dict[str, np.ndarray],
-    segmenter: BytePairs,
-    pieces: Sequence[str],
-    tags: Sequence[str],
+    weights: dict[str, np.ndarray], segmenter: BytePairs, pieces: Sequence[str], tags: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Append rows to the embeddings and the output: for a piece, the mean of the old pieces that
     spell it; for a tag, the mean of all rows.
