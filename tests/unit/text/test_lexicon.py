@@ -48,7 +48,7 @@ def by_the_book(pairs: Sentences, rounds: int) -> dict[tuple[int, int], float]:
 def test_the_textbooks_example_after_one_round() -> None:
     """das Haus / das Buch / ein Buch.
 
-    At first each word is due to all of its sentence alike, nobody's word included: a third each.
+    Initially all words of a sentence have an equal share, the empty word included: a third each.
     "das" has two thirds of "the", one of "house", one of "book", so t(the|das) = (2/3) / (4/3).
     """
     das, haus, buch, ein = 1, 2, 3, 4
@@ -70,7 +70,7 @@ def test_the_textbooks_example_after_one_round() -> None:
 
 
 @given(corpora, st.integers(1, 4), st.integers(1, 3))
-def test_it_is_the_textbooks_model_however_the_pairs_are_batched(
+def test_batching_does_not_change_the_textbooks_model(
     pairs: Sentences, rounds: int, batch: int
 ) -> None:
     model = model1(pairs, batch)
@@ -88,7 +88,7 @@ def test_the_likelihood_never_falls(pairs: Sentences) -> None:
 
 
 @given(corpora)
-def test_a_words_translations_are_probabilities_and_occurrences_are_counted(
+def test_translations_are_probabilities_and_occurrences_are_counted(
     pairs: Sentences,
 ) -> None:
     model = model1(pairs)

@@ -74,7 +74,7 @@ def test_an_int8_model_can_memorize_pairs(int8: Bundle) -> None:
 def test_bf16_is_tried_only_on_a_cpu_with_kernels_for_it(
     has_kernels: bool, int8: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without kernels, a single batch took minutes."""
+    """A single batch took minutes without kernels."""
     monkeypatch.setattr(lora, "has_bf16_products", lambda: has_kernels)
     tried: list[bool] = []
 

@@ -77,7 +77,7 @@ def slow_steps(monkeypatch: pytest.MonkeyPatch, time: Time, seconds: float) -> N
 
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0])
-def test_training_ends_in_time_however_slow_its_steps(
+def test_training_ends_in_time_with_slow_steps(
     int8: Bundle, time: Time, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     slow_steps(monkeypatch, time, seconds)
