@@ -4,7 +4,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.memory import Memory, _similarity
+from dragoman.text.translation_memory import Memory, _similarity
 
 PAIRS = [("Datei öffnen", "Open file"), ("Die Datei ist leer .", "The file is empty."),
          ("Drucken", "Print"), ("Drucken", "Print now")]  # fmt: skip
