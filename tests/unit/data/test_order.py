@@ -19,7 +19,7 @@ def test_part_of_a_shuffle_equals_that_part_of_the_whole() -> None:
 
 
 def test_other_keys_give_another_shuffle_and_separate_neighbors() -> None:
-    """Random shuffles leave 1/n of the numbers in place, and move neighbors n/3 apart on average."""
+    """Random shuffles leave 1/n of the numbers in place and move neighbors n/3 apart on average."""
     first = shuffled(np.arange(30_000), 30_000, keys(3))
     second = shuffled(np.arange(30_000), 30_000, keys(4))
     assert (first == second).sum() < 10

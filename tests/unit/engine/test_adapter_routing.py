@@ -1,4 +1,4 @@
-"""A routed sentence gets the same translation as from its model without routing, to the last bit."""
+"""A routed sentence gets the same translation as without routing, to the last bit."""
 
 from dataclasses import replace
 from pathlib import Path
