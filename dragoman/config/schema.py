@@ -123,6 +123,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class AttentionConfig:
+    # Variants other than the defaults are mostly for experiments (docs/variants.md).
     similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
     pattern: str = setting("soft", "which keys a query may attend to", choices=SPANS)
     window: int = setting(8, "keys on either side that local attention sees", at_least=0)
@@ -236,6 +237,7 @@ def beyond_plain(model: ModelConfig, in_graphs: bool = False) -> list[str]:
     >>> beyond_plain(ModelConfig(residual=False))
     ['model.residual=false']
     """
+    # Settings are either in PLAIN or in a table of variants.
     values = {f"model.{name}": value for name, value in leaves(to_tree(model))}
     other = [name for name in PLAIN if values[f"model.{name}"] not in PLAIN[name]]
     beyond = [f"model.{name}" for name in other]
@@ -252,6 +254,7 @@ def model_summary(model: ModelConfig) -> str:
     >>> model_summary(ModelConfig(positions=PositionsConfig(kind="rotary")))
     'transformer, 6+6 layers, d_model 512, 8 heads, post-norm, positions.kind=rotary'
     """
+    # The sizes come first in any case; other settings only if they are unusual.
     default = dict(leaves(to_tree(ModelConfig())))
     named = (*SIZES, "norm_position")
     unusual = [
@@ -290,6 +293,7 @@ class TrainingConfig:
         "R-Drop: weight of the divergence between two passes with different dropout (usually 2.5)",
         at_least=0.0,
     )
+    # mrt: minimum risk training (Shen et al. 2016)
     objective: str = setting("likelihood", "what training minimizes", choices=OBJECTIVES)
     mrt_samples: int = setting(
         8, "mrt: translations sampled for each sentence", at_least=2, at_most=1000

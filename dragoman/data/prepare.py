@@ -124,6 +124,7 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
 
 def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Dataset:
     """Prepare the corpora of a configuration in a folder, and open the result."""
+    # A killed attempt may have left its temporary folder.
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -140,6 +141,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
     """Write all files of a prepared folder."""
     corpora = name_languages(config.data.corpora)
     languages = _languages_of(corpora)
+    # Fine-tuning may name the languages of a model that did not know them.
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
     excluded = read_sentences(config.data.exclude)
@@ -173,7 +175,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
     removed, too_long, longest = _pair(
         corpora, text, looks, held_out, codec, config.data.max_length
     )
-    (aside / "looks").unlink()
+    (aside / "looks").unlink()  # a temporary file
     notes = alarms + _notes(corpora, reports, removed, len(valid.sources), config)
     if too_long:
         notes.append(
@@ -332,6 +334,7 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Stored
 
     The two sides of a corpus must have equally many lines.
     """
+    # Several corpora may share a file, and a file may be a source here and a target there.
     keys = [_sides_of(corpus) for corpus in corpora]
     parts: dict[_Key, list[Path]] = {key: [] for pair in keys for key in pair}
     work: list[CopyJob] = []
@@ -342,6 +345,8 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Stored
             for column, place in zip(columns, places, strict=True):
                 parts[name, column].append(place)
             work.append(CopyJob(file, places))
+    # Every file is copied into a part of its own, since workers run in parallel. The parts are then
+    # appended to the store in order.
     lines = dict(zip((part.places[0] for part in work), workers.copy(work), strict=True))
     for corpus, (source, target) in zip(corpora, keys, strict=True):
         if corpus.target:
@@ -490,6 +495,7 @@ def _learn(
             words.update(counts)
         return words
 
+    # With a shared vocabulary, a side that is source and target counts once.
     if settings.shared:
         source_words = count(sources | targets, SENTENCES_TO_LEARN_FROM)
         target_words = Counter[str]()
@@ -512,6 +518,7 @@ def _sampled(
     for side, language in languages.items():
         sentences[language] += text.sides[side].sentences
     for side, language in languages.items():
+        # Take every n-th sentence of the language, counted over all of its sides.
         every = math.ceil(sentences[language] * len(sentences) / count)
         for span in spans_of(text.folder, text.sides[side]):
             rows = np.arange(-span.first % every, span.last - span.first, every)
@@ -527,6 +534,7 @@ def _encode(text: _StoredText, codec: Codec, kind: str, folder: Path, workers: W
     ).items():
         with RaggedFileWriter(text.folder, name) as ids:
             for number, side in enumerate(text.sides):
+                # A side that is never used this way still has its sentence numbers.
                 if number not in used:
                     ids.add(np.zeros(0, dtype), np.zeros(side.sentences, np.int64))
                     continue
@@ -564,6 +572,7 @@ def _pair(
             for sources, targets, lines in text.blocks(number):
                 usable = are_usable(looks[sources], looks[targets])
                 held = held_out[sources] | held_out[targets]
+                # A source gets an end token and perhaps a tag; a target loses its mark.
                 source_lengths = sources_ids.lengths(sources) + 1 + (tag is not None)
                 target_lengths = targets_ids.lengths(targets) - is_marked(
                     targets_ids, targets, codec.mark

@@ -68,6 +68,7 @@ class RaggedFile:
     def __init__(self, folder: Path, name: str, dtype: np.dtype):
         self.values = map_array(folder / name, dtype)
         starts = map_array(folder / f"{name}.starts", _PLACE)
+        # The file may be damaged or come from a stranger: offsets must rise and stay in range.
         try:
             self.starts = offsets(starts, len(self.values))
             complete = [*self.starts[:1], *self.starts[-1:]] == [0, len(self.values)]
@@ -158,6 +159,7 @@ class StoreWriter:
     ) -> None:
         for file in self._files:
             file.close()
+        # Written last and only on success: without it, the folder is not a store.
         if kind is None:
             facts = self._facts | {"corpora": [*map(asdict, self._corpora)]}
             (self._folder / "store.json").write_text(
@@ -181,6 +183,7 @@ class Store:
             dtype = np.dtype(facts["ids"])
             self._mark = facts["mark"]
             self._end = facts["end"]
+            # With a shared vocabulary, both sides read the same ids.
             names = [IDS, IDS] if (folder / IDS).exists() else [SOURCE_IDS, TARGET_IDS]
             rows = {name: RaggedFile(folder, name, dtype) for name in names} | {
                 TEXT: RaggedFile(folder, TEXT, _BYTE)
@@ -228,6 +231,7 @@ class Store:
         (B, longest)
         """
         indices, corpora = np.asarray(indices), self.corpora(indices)
+        # Lines count from 1, sentences of the store from 0.
         numbers = self._sources_from[corpora] + self.lines[indices] - 1
         tags = self._tags[corpora]
         tagged = (tags >= 0).astype(np.int64)
@@ -244,6 +248,7 @@ class Store:
         numbers = self._targets_from[self.corpora(indices)] + self.lines[indices] - 1
         starts = self._target.starts[numbers]
         lengths = self._target.lengths(numbers)
+        # Skip the mark, which only a source may have.
         marked = is_marked(self._target, numbers, self._mark)
         return _padded(self._target.values, starts + marked, lengths - marked, pad)
 
@@ -269,6 +274,7 @@ def line_of(text: str) -> str:
 
 def is_marked(rows: RaggedFile, numbers: np.ndarray, mark: int | None) -> np.ndarray:
     """Return 1 for each sentence that begins with the mark of synthetic text, else 0. (B,)"""
+    # An empty sentence has no first id, and reading one would return the next sentence's.
     marked = np.zeros(len(numbers), dtype=np.int64)
     if mark is not None and len(rows.values):
         filled = rows.lengths(numbers) > 0

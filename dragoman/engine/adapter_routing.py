@@ -42,6 +42,7 @@ class AdapterRouter(Engine):
         return self._model.batch_tokens
 
     def start(self, sources: Sequence[Sequence[int]]) -> _RoutedState:
+        # Callers group sentences by engine (`group_by_engine`).
         (engine,) = {self.route(source) for source in sources}
         return _RoutedState(engine, engine.start(sources))
 
@@ -88,6 +89,7 @@ class AdapterRouter(Engine):
         return AdapterRouter(*both, self._gate)
 
     def allowed_tokens(self, source: Sequence[int]) -> Container[int] | None:
+        # Both models have the shortlist of the bundle.
         return self._model.allowed_tokens(source)
 
     @cached_property

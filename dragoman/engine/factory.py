@@ -52,6 +52,7 @@ def _engine(
         from dragoman.engine.onnx_engine import OnnxEngine
 
         return OnnxEngine(bundle, threads, encoder if isinstance(encoder, OnnxEngine) else None)
+    # Importing torch takes seconds, so only do it for this engine.
     with needs_torch():
         import torch
 

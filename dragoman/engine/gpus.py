@@ -59,6 +59,7 @@ def _memories() -> list[int]:
         driver = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return []
+    # NVML returns 0 on success.
     if driver.nvmlInit_v2():
         return []
     try:

@@ -125,6 +125,7 @@ def group_by_engine(
     engine: Engine, sources: Sequence[Sequence[int]]
 ) -> list[tuple[Engine, list[int]]]:
     """Group sources by the engine that translates them; return engines and row numbers."""
+    # By identity: `route` returns the same object for the same engine.
     rows: dict[int, tuple[Engine, list[int]]] = {}
     for row, source in enumerate(sources):
         chosen = engine.route(source)
@@ -192,5 +193,6 @@ def top_k(log_probs: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     >>> top_k(np.array([[0.1, 0.7, 0.2]]), 2)[0].tolist()
     [[1, 2]]
     """
+    # A stable sort makes ties independent of k and of the platform.
     order = np.argsort(-log_probs, axis=1, kind="stable")[:, :k]
     return order, np.take_along_axis(log_probs, order, axis=1)

@@ -47,6 +47,7 @@ class InspectableTranslator(Translator):
         left = self.codec.encode_source(sources, to, source)
         start = self.codec.forced_start(to)
         right = [[*start, *ids] for ids in self.codec.encode_target(targets)]
+        # A learned position table limits the length.
         limit = self.engine.max_length
         for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
             if limit is not None and len(ids) >= limit:
@@ -192,6 +193,7 @@ class InspectableTranslator(Translator):
 
     @property
     def shows_attention(self) -> bool:
+        # The ONNX engine cannot show attention, but the torch engine can load the same bundle.
         possible = self.engine.inspector is not None or (self.bundle and find_spec("torch"))
         return self.engine.has_attention and bool(possible)
 

@@ -103,6 +103,7 @@ class Codec:
     ) -> "Codec":
         """Create a codec from SentencePiece models and vocabularies; equal sides are shared."""
         codes = languages.sources + languages.targets
+        # Search must not predict tags, nor special pieces that only the other system uses.
         barred = [_filled(tag, code, code) for tag in framing.tags for code in codes]
         barred += ["<s>", "<mask>"]
         barred += [piece for side in pieces for piece in side if piece.startswith(UNUSED)]
@@ -141,6 +142,7 @@ class Codec:
         With a shared vocabulary, `source_words` contains the words of both sides.
         """
         learn = SEGMENTERS[settings.tokenizer].learn_from_words
+        # Only sources have tags.
         tags = (
             [language_tag(language) for language in languages.targets] if languages.tagged else []
         )
@@ -226,6 +228,7 @@ class Codec:
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], kind: str = "bpe") -> "Codec":
         try:
+            # Equal sides are stored once, as "shared".
             shared_file, source_file, target_file = (
                 f"{s}.{SEGMENTERS[kind].suffix}" for s in (_SHARED, _SOURCE, _TARGET)
             )
@@ -372,7 +375,8 @@ def _valid(text: str) -> str:
 def _dropped(
     segmenter: Segmenter, texts: Sequence[str], rate: float, seed: int, longest: int
 ) -> list[list[int]]:
-    assert isinstance(segmenter, BytePairs), "the settings refuse dropout for any other"
+    # The settings reject dropout for other tokenizers.
+    assert isinstance(segmenter, BytePairs)
     encoded = segmenter.encode_with_dropout(texts, rate, seed).lists()
     return [
         ids if len(ids) <= longest else segmenter.encode([text])[0]
@@ -388,6 +392,7 @@ def words_of_pieces(pieces: Sequence[str]) -> list[int]:
     """
     words, current = [], -1
     for piece in pieces:
+        # Special pieces and language tags belong to no word.
         if piece in {"</s>", "<s>", "<pad>"} or (piece.startswith(">>") and piece.endswith("<<")):
             words.append(-1)
             continue

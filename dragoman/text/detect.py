@@ -182,6 +182,7 @@ def detect(text: str, languages: Iterable[str] = ()) -> list[Detected]:
     'de'
     """
     codes = tuple(dict.fromkeys(languages)) or COVERED
+    # The prior keeps the confidence low if there is little evidence.
     seen = _evidence(text, codes)
     evidence = {code: _DOUBT + seen[code] for code in codes}
     total = sum(evidence.values())
@@ -209,6 +210,7 @@ def surely_none_of(text: str, expected: Sequence[str]) -> str:
     if not any(letters[code] for code in expected) and _no_latin(text):
         best = max((code for code in COVERED if code not in expected), key=letters.__getitem__)
         return best if letters[best] else ""
+    # Letter sequences are too weak on their own: require a word of the language.
     others = [code for code in COVERED if code not in expected and words[code] >= 1.0]
     if not others:
         return ""
@@ -232,6 +234,7 @@ class _Index(NamedTuple):
     runs: dict[str, list[str]]
 
 
+# Cached: most calls ask for the same languages.
 @cache
 def _index(codes: tuple[str, ...]) -> _Index:
     index = _Index({}, {})
@@ -255,6 +258,7 @@ def _evidence(text: str, codes: tuple[str, ...], runs: bool = True) -> dict[str,
     if not text.isascii():
         for letter in text:
             if letter > _LAST_LATIN and letter.isalpha():
+                # The first word of a letter's name is its script: "CYRILLIC SMALL LETTER A".
                 script = unicodedata.name(letter, "nameless").split()[0].split("-")[0]
                 share([code for code in _SCRIPTS.get(script, ()) if code in evidence], 1.0)
     for token in _TOKENS.findall(text):

@@ -55,6 +55,7 @@ class Languages:
 
         A model with unknown languages takes every text.
         """
+        # A model may write its source language, too, but would only copy the text.
         reads = not (source and self.sources) or source in self.sources
         writes = not (target and self.targets) or target in self.targets
         return reads and writes and not (self.sources and source and source == target)
@@ -83,6 +84,7 @@ def reason_to_keep(text: str, sources: Sequence[str], target: str) -> str:
     language = kept_language(text, sources, target)
     if not language:
         return ""
+    # Detection uses its own codes: compare with the target's equivalent.
     if language == known_code(target, COVERED):
         return f"this text is already in {target!r} and is not translated"
     return f"this text seems to be in {language!r}, which is not translated here"
@@ -114,6 +116,7 @@ def choose_model(models: Sequence[Languages], text: str, source: str, target: st
     """
     known = known_languages(models)
     source, target = known_code(source, [AUTO, *known]), known_code(target, known)
+    # Without detection, there is a single guess: the named source language.
     detected = detect(text, known) if source == AUTO else []
     if not text.strip():
         detected = [guess._replace(confidence=0.0) for guess in detected]
@@ -139,6 +142,7 @@ def choose_model(models: Sequence[Languages], text: str, source: str, target: st
 
 def _sources(models: Sequence[Languages], target: str) -> list[str]:
     """Return the languages that can be translated into a target; empty if a model's are unknown."""
+    # One model with unknown languages takes every text.
     writing = [languages for languages in models if languages.takes("", target)]
     if not all(languages.sources for languages in writing):
         return []
@@ -156,6 +160,7 @@ def pairs_of(models: Sequence[Languages]) -> dict[str, list[str]]:
     for languages in models:
         for source in languages.sources:
             pairs.setdefault(source, []).extend(t for t in languages.targets if t != source)
+    # Afterwards, so that languages that are sources come first.
     for languages in models:
         for target in languages.targets:
             pairs.setdefault(target, [])

@@ -69,12 +69,14 @@ def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
         try:
             while raw := file.read(BLOCK):
                 limits.check_swelling(len(raw))
+                # The last line of a block is incomplete: it continues in the next one.
                 whole, newline, rest = (rest + raw).rpartition(b"\n")
                 if newline:
                     block, ends = _checked_block(whole + newline, path, lines, limits)
                     yield block, ends
                     lines += len(ends)
                 limits.check_line(lines + 1, len(rest))
+            # The last line of a file may lack its newline.
             if rest:
                 yield _checked_block(rest + b"\n", path, lines, limits, added=1)
         except (OSError, EOFError, zlib.error) as error:
@@ -170,6 +172,7 @@ def paired_shards(source: str | Path, target: str | Path) -> list[tuple[str, str
 def shards(name: str | Path) -> list[str]:
     """Return the files that a name with a * matches, sorted; any other name matches itself."""
     path = Path(name)
+    # A file may have a * in its name.
     if "*" not in path.name or path.exists():
         return [str(name)]
     if paths := sorted(map(str, path.parent.glob(path.name))):
@@ -205,6 +208,7 @@ def _read_two(source: str, target: str, before: int) -> Generator[Pair, None, in
         raise CorpusError(
             "standard input can be only one side: send one .tsv, or name the other side's file."
         )
+    # The longest, so that a missing line is noticed.
     sides = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True))
     number = 0
     for number, (left, right) in enumerate(sides, start=1):
@@ -241,6 +245,7 @@ class _Limits:
             _LONGEST_LINE_VARIABLE, _LONGEST_LINE, at_least=1, at_most=2**40
         )
         self._path, self._total = path, 0
+        # The size of a compressed pipe is unknown, so its expansion is not limited.
         self._packed = (
             Path(path).stat().st_size if is_packed(path) and Path(path).is_file() else None
         )
@@ -253,6 +258,7 @@ class _Limits:
             )
 
     def check_swelling(self, size: int) -> None:
+        # A longer limit for lines shows that the user expects unusual files.
         self._total += size
         if self._packed is None or self.longest != _LONGEST_LINE:
             return
@@ -267,6 +273,7 @@ def raw_lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
     """Yield raw lines within the limits."""
     limits = _Limits(path)
     number = 0
+    # A limit for readline: an endless line would fill the memory before it could be rejected.
     while raw := file.readline(limits.longest + 1):
         number += 1
         limits.check_line(number, len(raw))
@@ -298,6 +305,7 @@ def unpacked_name(name: str | Path) -> str:
 def open_bytes(path: str | Path) -> BinaryIO:
     """Open a file, and decompress it according to its suffix; "-" is standard input."""
     if str(path) == "-":
+        # The caller closes the file, but others may still need standard input.
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return _PACKED.get(Path(path).suffix, open)(path, "rb")  # type: ignore[operator, no-any-return]

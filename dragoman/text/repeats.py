@@ -71,6 +71,7 @@ class Repeats:
             return
         records = np.concatenate(self._parts)
         self._parts, self._buffered = [], 0
+        # A stable sort by file keeps the order of lines, and writes each file once.
         which = records["hash"] >> np.uint64(64 - _BITS)
         order = np.argsort(which, kind="stable")
         for number, part in zip(*_runs(which[order], records[order]), strict=True):

@@ -59,6 +59,7 @@ class Shortlist:
         stored = {}
         for name in _NAMES:
             numbers = getattr(self, name)
+            # Most vocabularies have fewer than 65,536 pieces: half the size.
             small = numbers.max(initial=0) < 2**16
             stored[name] = numbers.astype(np.uint16 if small else np.uint32)
         return safetensors.numpy.save(stored)

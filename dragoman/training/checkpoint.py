@@ -104,6 +104,7 @@ class Checkpoints:
     def newest(self) -> Progress | None:
         """Return the progress of the newest resumable checkpoint, or None before the first."""
         steps = self.steps()
+        # Old checkpoints have lost their moments; only the newest two can be resumed.
         whole = [step for step in steps if (self._path(step) / _OPTIMISER).exists()]
         if steps and not whole:
             raise RunError(f"{self.folder}: no checkpoint can be resumed: start in another folder.")
@@ -171,6 +172,7 @@ class Checkpoints:
 
 def _discard(path: Path) -> None:
     """Rename a checkpoint before deleting it, so that no half of one has a final name."""
+    # A rename is atomic, deleting a folder is not.
     away = path.with_name(path.name + ".removed")
     path.rename(away)
     shutil.rmtree(away)

@@ -106,6 +106,7 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
         else f"step {steps[0]}"
     )
     set_weights(trainer.unsharded_model, average)
+    # With a single checkpoint that is also the best one, there is nothing to compare.
     if not progress.best_step or steps == [progress.best_step]:
         return named
     averaged = trainer.validator.bleu(trainer.data.valid)

@@ -111,6 +111,7 @@ class BatchMaker:
         indices: np.ndarray,
     ) -> list[Batch]:
         """Cut a step into micro-batches that fit into memory, in equal numbers per rank."""
+        # The end token of a target counts, too.
         parts = micro_batches(sources, targets + 1, self._micro_batch_tokens)
         if self._ranks > 1:
             parts = even_parts(
@@ -118,7 +119,7 @@ class BatchMaker:
             )
         return [
             batch(part)
-            if number % self._ranks == self._rank
+            if number % self._ranks == self._rank  # ranks take micro-batches in turn
             else lengths_only(sources[part], targets[part], indices[part])
             for number, part in enumerate(parts)
         ]
@@ -195,6 +196,7 @@ class Loader:
         If a worker is killed while writing its result, the pool would wait forever for the rest.
         """
         while True:
+            # Workers start one after the other, so remember the largest number.
             alive = len(active_children())
             self._most_alive = max(self._most_alive, alive)
             try:

@@ -125,6 +125,7 @@ def _settings_and_data(
 
     The data is None if the run is finished and its checkpoints were deleted.
     """
+    # Without a run to resume, start one: torchrun restarts a run that died before its first step.
     if resume and contains_run(folder):
         config = resumed_config(folder, requested)
         if is_finished(folder) and not (folder / CHECKPOINTS).is_dir():
@@ -137,6 +138,7 @@ def _settings_and_data(
         save_parent_card(folder, parent, config.training.init)
     if config.data.prepared:
         data = open_prepared(config, Path(config.data.prepared))
+        # The parent's embeddings only fit its own pieces.
         if codec is not None and codec.to_files() != data.codec.to_files():
             raise ConfigError(
                 f"{config.data.prepared} was not prepared with "
@@ -166,6 +168,7 @@ def _begin(
     for note in data.notes:
         console.print(escaped(f"warning: {note}"))
     architecture = config.model.architecture
+    # The lexical model is not trained by gradients.
     if own_trainer := ARCHITECTURES[architecture].trainer:
         if is_watched:
             raise ConfigError(
@@ -256,6 +259,7 @@ def _train(
 
 def _journal(trainer: Trainer, folder: Path, console: Console) -> Journal:
     ceiling = matrix_ceiling(trainer.device)
+    # Steps and their operations are counted over all ranks.
     if ceiling is not None:
         ceiling *= trainer.ranks.size
     log_every = trainer.config.training.log_every
@@ -281,6 +285,7 @@ def _announce(trainer: Trainer, console: Console) -> None:
     )
     steps = max(0, trainer.last_step - progress.step)
     memory = memory_estimate(trainer.model, config, len(codec.target), progress.micro_batch_tokens)
+    # This also compiles the kernels of the first step, before the progress bar starts.
     seconds = trainer.seconds_per_step() if steps else 0.0
     expected = duration(steps * seconds) if math.isfinite(seconds) else "an unknown time"
     console.print(

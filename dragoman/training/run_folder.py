@@ -190,6 +190,7 @@ def unused_by_fine_tuning(requested: RunOverrides) -> list[str]:
             f"{requested.preset}, only the settings of training are used."
         )
     text = sorted(name for name in requested.explicit if name.startswith("text."))
+    # Dropout only changes how pieces are applied.
     text = [name for name in text if name != "text.bpe_dropout"]
     if text:
         notes.append(f"--init keeps the pieces of its model: {', '.join(text)} has no effect.")
@@ -220,6 +221,7 @@ def resumed_config(folder: Path, requested: RunOverrides) -> Config:
 
     Raise a RunError for any other difference.
     """
+    # Old runs may use old names of settings, which `from_tree` knows.
     saved = from_tree(read_toml(folder / _SETTINGS))
     explicit = requested.explicit
     if requested.preset is not None and not saved.training.init:

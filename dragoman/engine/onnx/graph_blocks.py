@@ -42,6 +42,7 @@ class Blocks(Graph):
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
         if self.has_range(x):
             return self._in_known_range(x, matrix, added, rows)
+        # The scales of rows cannot be part of the product, so multiply afterwards.
         y = self.op("Mul", *self._quantized(x, matrix, rows))
         return str(self.op("Add", y, added)) if added else str(y)
 
@@ -122,8 +123,9 @@ class Blocks(Graph):
         """Multiply x in int8 with columns of bytes; return the product (R, N) and the factors that
         its rows must be multiplied with (R, 1).
         """
+        # Several products may read x: quantize it once.
         if x not in self._bytes:
-            self._bytes[x] = self._quantise(x, positive)
+            self._bytes[x] = self._quantize(x, positive)
         bytes_, steps = self._bytes[x]
         y = self.microsoft(
             "MatMulIntegerToFloat",
@@ -136,7 +138,7 @@ class Blocks(Graph):
         )
         return y, self.op("Unsqueeze", steps, self.constant([1]))
 
-    def _quantise(self, x: str, positive: bool) -> tuple[str, str]:
+    def _quantize(self, x: str, positive: bool) -> tuple[str, str]:
         """Quantize x; return its bytes (R, K) and the quantization step of each row (R,)."""
         size = x if positive else self.op("Abs", x)
         largest = self.op("ReduceMax", size, self.constant([1]), keepdims=0)
@@ -217,6 +219,7 @@ class Stream:
     """The residual stream: sublayers read `x` and `add` their outputs."""
 
     def __init__(self, blocks: Blocks, x: str, norms: list[str], final: str):
+        # Pre-norm: normalize before each sublayer and once at the end. Post-norm: after each sum.
         self._blocks, self._pre = blocks, blocks.config.norm_position == "pre"
         self._norms = iter([*norms, final] if self._pre else norms)
         self._sum = x

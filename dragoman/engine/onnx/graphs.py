@@ -103,6 +103,7 @@ def encoder_graph(
             return g.out_of_attention(packed, name)
         return g.layer(packed, f"{name}.project.to_out")
 
+    # From here on, the layers in the order of model/transformer.py.
     x = g.embed(ids, g.op("Gather", positions, columns, axis=0), "source_embedding.words.weight")
     layers = [f"encoder.{i}" for i in range(config.num_encoder_layers)]
     stream = Stream(g, x, _norms(layers, "attention", "feed_forward"), "encoder_norm")
@@ -146,6 +147,7 @@ def step_graph(
     g = _blocks(config, weights, ranges, matrices)
     bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
     logits = g.linear(_decoder(g, greedy), _first(weights, *OUTPUT_MATRICES), bias)
+    # Pieces that no translation may contain get -inf after the softmax.
     barred = np.zeros(len(target), dtype=np.float32)
     barred[list(target.never)] = -np.inf
     _best(g, logits, "best_tokens", g.constant(barred))
@@ -212,6 +214,7 @@ def one_list_step_graph(
     logits = g.linear(x, matrix, LISTED + OUTPUT_BIAS)
     _best(g, logits, "order")
     longest = len(weights[matrix])
+    # `resize` repeats the list; the repeated pieces have biases of -inf.
     filled = g.constant(np.resize(pieces, longest))
     g.op("Gather", filled, "order", names=["best_tokens"], axis=0)
     return _with_outputs(g, longest).serialize("one list's step")
@@ -303,6 +306,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         if isinstance(g, NativeBlocks):
             y = g.attention_to_past(qkv, caches, past, longer, i)
             return g.layer(y, f"decoder.{i}.attention.project.to_out")
+        # One operator appends to the caches and attends; it takes queries, keys and values packed.
         y, *_ = g.microsoft(
             "GroupQueryAttention", g.op("Unsqueeze", qkv, g.constant([1])), "", "",
             *caches, past, total,
@@ -359,6 +363,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         return str(g.op("Reshape", y, g.constant([-1, width])))
 
     def of_several(q: str, keys: str, values: str, i: int) -> str:
+        # (B, w, H, K): all hypotheses of a sentence share one product with its keys.
         q = g.op("Reshape", q, by_sentence)
         scores = g.op("MatMul", g.op("Transpose", q, perm=[0, 2, 1, 3]), keys)  # (B, H, w, S)
         weights = g.op("Softmax", g.op("Add", scores, mask), axis=-1)

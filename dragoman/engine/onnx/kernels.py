@@ -39,6 +39,7 @@ class Factors(Enum):
         return with_small_pairs(weights) if self is Factors.SMALL_PAIRS else weights
 
 
+# Cached: the probe takes a moment, and the CPU does not change.
 @cache
 def best_factors() -> Factors:
     """Return the format whose products are exact on this CPU."""

@@ -118,7 +118,7 @@ class NativeBlocks(Blocks):
         if self.has_range(x):
             return self.bytes_in_known_range(x), self._scales[x], ""
         if x not in self._bytes:
-            self._bytes[x] = self._quantise(x, positive=False)
+            self._bytes[x] = self._quantize(x, positive=False)
         bytes_, steps = self._bytes[x]
         return bytes_, 1.0, steps
 
