@@ -10,9 +10,8 @@ other source contains. The mark of a target is dropped.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import cast
 
 import numpy as np
 
@@ -241,7 +240,7 @@ class Codec:
                 codec = cls.of_another_system((models[0], models[1]), pieces, framing, languages)
                 codec.check_tags()
                 return codec
-            read = cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
+            read = SEGMENTERS[kind]
             if shared_file in files:
                 source = target = read(files[shared_file])
             else:

@@ -21,12 +21,13 @@ import json
 import random
 import re
 import zlib
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain, count, islice, pairwise, repeat
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import sentencepiece
@@ -129,17 +130,39 @@ class Flat(NamedTuple):
         return [ids[start:end] for start, end in pairwise(self.starts.tolist())]
 
 
-class Segmenter(Protocol):
+class Segmenter(ABC):
     """Converts text to the ids of its vocabulary and back. `suffix` is the suffix of its file."""
 
-    @property
-    def suffix(self) -> str: ...
-    @property
-    def vocabulary(self) -> Vocabulary: ...
+    suffix: ClassVar[str]
+    vocabulary: Vocabulary
+
+    def __init__(self, model: bytes):
+        self._model = model  # the content of its file
+
+    @classmethod
+    def learn(
+        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> Self:
+        return cls.learn_from_words(count_words(sentences, settings.normalization), settings, tags)
+
+    @classmethod
+    @abstractmethod
+    def learn_from_words(
+        cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> Self: ...
+
+    @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
-    def encode_flat(self, texts: Sequence[str]) -> Flat: ...
+
+    def encode_flat(self, texts: Sequence[str]) -> Flat:
+        """Encode many texts."""
+        return Flat.of(self.encode(texts))
+
+    @abstractmethod
     def decode(self, ids: Sequence[int]) -> str: ...
-    def to_bytes(self) -> bytes: ...
+
+    def to_bytes(self) -> bytes:
+        return self._model
 
 
 def count_words(sentences: Iterable[str], normalization: str) -> Counter[str]:
@@ -200,13 +223,13 @@ class _Segmentations(Generic[_Key]):
         return Flat(ids[places], np.diff(ends[np.cumsum(keys_of_text)], prepend=0))
 
 
-class BytePairs:
+class BytePairs(Segmenter):
     """A learned SentencePiece model."""
 
     suffix, model_type = "spm", "bpe"
 
     def __init__(self, model: bytes):
-        self._model = model
+        super().__init__(model)
         self._processor = _processor(model)
         p = self._processor
         pieces = _pieces(self._processor)
@@ -217,12 +240,6 @@ class BytePairs:
         # Variants depend on the rate of dropout, so they are cached for one rate only.
         self._variants = _Segmentations[_Variant](_VARIANTS_REMEMBERED)
         self._rate = 0.0
-
-    @classmethod
-    def learn(
-        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
-    ) -> Self:
-        return cls.learn_from_words(count_words(sentences, settings.normalization), settings, tags)
 
     @classmethod
     def learn_from_words(
@@ -316,7 +333,7 @@ class BytePairs:
     def encode_flat(self, texts: Sequence[str]) -> Flat:
         """Encode many texts; faster than `encode`, since each word is segmented once."""
         if not self._words_are_apart:
-            return Flat.of(self.encode(texts))
+            return super().encode_flat(texts)
         return self._whole.joined(*self._words_of(texts), self._segment)
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> Flat:
@@ -420,9 +437,6 @@ class BytePairs:
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode(list(ids)))
 
-    def to_bytes(self) -> bytes:
-        return self._model
-
 
 class Characters(BytePairs):
     """Byte-pair encoding without merges: each character and each space is a piece."""
@@ -430,7 +444,7 @@ class Characters(BytePairs):
     model_type = "char"
 
 
-class Words:
+class Words(Segmenter):
     """The most frequent words and punctuation marks; any other is `<unk>`.
 
     A word is a run of anything but spaces and punctuation; each punctuation mark is its own piece.
@@ -443,7 +457,7 @@ class Words:
     suffix = "json"
 
     def __init__(self, model: bytes):
-        self._model = model
+        super().__init__(model)
         try:
             stored = parse_json(model)
             rule = str(stored["normalisation"])
@@ -456,15 +470,9 @@ class Words:
         self.vocabulary = Vocabulary(pieces)
 
     @classmethod
-    def learn(
-        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
-    ) -> "Words":
-        return cls.learn_from_words(count_words(sentences, settings.normalization), settings, tags)
-
-    @classmethod
     def learn_from_words(
         cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
-    ) -> "Words":
+    ) -> Self:
         """Take the most frequent words and punctuation marks that fit into the vocabulary."""
         room = settings.vocab_size - len(SPECIAL) - len(tags)
         if room < 1:
@@ -490,16 +498,10 @@ class Words:
             for text in texts
         ]
 
-    def encode_flat(self, texts: Sequence[str]) -> Flat:
-        return Flat.of(self.encode(texts))
-
     def decode(self, ids: Sequence[int]) -> str:
         unk, pieces = self.vocabulary.unk, self.vocabulary.pieces
         joined = "".join(f"{WORD_START}{pieces[unk]}" if i == unk else pieces[i] for i in ids)
         return joined.replace(WORD_START, " ").strip()
-
-    def to_bytes(self) -> bytes:
-        return self._model
 
 
 def _words_and_marks(text: str) -> Iterator[str]:
@@ -507,7 +509,7 @@ def _words_and_marks(text: str) -> Iterator[str]:
         yield from _WORDS_AND_MARKS.findall(WORD_START + between_spaces)
 
 
-class MarianPieces:
+class MarianPieces(Segmenter):
     """SentencePiece with a separate vocabulary, as in models of other systems.
 
     `start` is the first input of the decoder. `barred` are pieces that no translation may contain,
@@ -519,7 +521,7 @@ class MarianPieces:
     def __init__(
         self, model: bytes, pieces: Sequence[str], start: str = "<pad>", barred: Sequence[str] = ()
     ):
-        self._model = model
+        super().__init__(model)
         self._processor = _processor(model)
         _pieces(self._processor)
         ids = {piece: number for number, piece in enumerate(pieces)}
@@ -535,14 +537,12 @@ class MarianPieces:
         )
 
     @classmethod
-    def learn(
-        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
-    ) -> "MarianPieces":
+    def learn_from_words(
+        cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> Self:
         raise ConfigError(
             "text.tokenizer=marian comes with converted models and cannot be learned: use bpe."
         )
-
-    learn_from_words = learn
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
@@ -551,14 +551,8 @@ class MarianPieces:
             for pieces in self._processor.encode(list(texts), out_type=str)
         ]
 
-    def encode_flat(self, texts: Sequence[str]) -> Flat:
-        return Flat.of(self.encode(texts))
-
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode_pieces([self.vocabulary.pieces[i] for i in ids]))
-
-    def to_bytes(self) -> bytes:
-        return self._model
 
 
 @cache
@@ -619,6 +613,6 @@ def _replacements(model: bytes) -> Iterator[bytes]:
                 yield from packed[4 + tree :].split(b"\0")
 
 
-SEGMENTERS: dict[str, type[BytePairs] | type[Words] | type[MarianPieces]] = {
+SEGMENTERS: dict[str, type[Segmenter]] = {
     "bpe": BytePairs, "word": Words, "character": Characters, "marian": MarianPieces,
 }  # fmt: skip
