@@ -16,12 +16,11 @@ from typing import BinaryIO, NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import CorpusError
-from dragoman.storage.xml import events
+from dragoman.storage.xml import LANGUAGE, events, local_name
 from dragoman.text.parallel import raw_blocks, raw_lines
 
 # Elements of inline markup, whose content is not text
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}
-LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _PO_LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)?\s*"(.*)"\s*')
@@ -44,7 +43,7 @@ def read_tmx(
     """
     head = ""
     for event, element in _elements(file, path):
-        name = _name(element)
+        name = local_name(element)
         if event == "start" and name == "header":
             head = element.get("srclang", "")
         if event == "end" and name == "tu":
@@ -52,7 +51,7 @@ def read_tmx(
             for variant in element:
                 code = variant.get(LANGUAGE) or variant.get("lang") or ""
                 for child in variant:
-                    if _name(child) == "seg":
+                    if local_name(child) == "seg":
                         texts.setdefault(code, _text(child))
             left = _language(texts, source or head)
             if not source:
@@ -66,8 +65,8 @@ def read_xliff(
     file: BinaryIO, path: str | Path, source: str = "", target: str = ""
 ) -> Iterator[Segment]:
     for event, element in _elements(file, path):
-        if event == "end" and _name(element) in ("trans-unit", "segment"):
-            sides = {_name(child): _text(child) for child in element}
+        if event == "end" and local_name(element) in ("trans-unit", "segment"):
+            sides = {local_name(child): _text(child) for child in element}
             yield from _both(sides.get("source", ""), sides.get("target", ""))
             element.clear()
 
@@ -119,11 +118,6 @@ def _elements(file: BinaryIO, path: str | Path) -> Iterator[tuple[str, Element]]
         raise CorpusError(f"{path}: {error}.") from None
 
 
-def _name(element: Element) -> str:
-    """Return the tag of an element without its namespace."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
-
-
 def _text(element: Element) -> str:
     """Return the text of an element without inline markup."""
     parts = []
@@ -136,7 +130,7 @@ def _text(element: Element) -> str:
             continue
         inside: list[Element | str] = [part.text or ""]
         for child in part:
-            if _name(child) not in CODES:
+            if local_name(child) not in CODES:
                 inside.append(child)
             inside.append(child.tail or "")
         stack += reversed(inside)

@@ -12,11 +12,10 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import ConfigError
-from dragoman.storage.xml import events
+from dragoman.storage.xml import LANGUAGE, events, local_name
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 
-_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _WORDS_OF_TERM = 3  # largest average number of words in a term
 _SAMPLED = 400  # characters of a column that language detection needs
 _SURE = 90  # percent of confidence to report a wrong language
@@ -75,7 +74,7 @@ def _tbx(text: str, name: str, source: str, target: str) -> Iterator[GlossaryRow
     number = 0
     try:
         for event, concept in events([text]):
-            if event == "end" and _tag(concept) in ("termEntry", "conceptEntry"):
+            if event == "end" and local_name(concept) in ("termEntry", "conceptEntry"):
                 number += 1
                 yield from _terms(concept, number, source, target)
                 concept.clear()  # large files would fill the memory
@@ -86,10 +85,12 @@ def _tbx(text: str, name: str, source: str, target: str) -> Iterator[GlossaryRow
 def _terms(concept: Element, number: int, source: str, target: str) -> Iterator[GlossaryRow]:
     by_language: dict[str, list[str]] = {}
     for section in concept:
-        if _tag(section) in ("langSet", "langSec"):
-            language = (section.get(_LANG) or "").lower().split("-")[0]
+        if local_name(section) in ("langSet", "langSec"):
+            language = (section.get(LANGUAGE) or "").lower().split("-")[0]
             terms = [
-                "".join(one.itertext()).strip() for one in section.iter() if _tag(one) == "term"
+                "".join(one.itertext()).strip()
+                for one in section.iter()
+                if local_name(one) == "term"
             ]
             by_language.setdefault(language, []).extend(term for term in terms if term)
     languages = [*by_language]
@@ -107,10 +108,6 @@ def looks_like_terms(rows: Sequence[GlossaryRow]) -> bool:
     words = sum(len(source.split()) for source in sources)
     ends = sum(source.endswith((".", "!", "?")) for source in sources)
     return bool(sources) and words <= _WORDS_OF_TERM * len(sources) and 10 * ends <= len(sources)
-
-
-def _tag(element: Element) -> str:
-    return element.tag.rsplit("}", 1)[-1]
 
 
 def check_glossary(
