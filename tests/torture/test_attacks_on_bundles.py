@@ -314,9 +314,9 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a language speaks to the terminal": (
         json_entries("languages.json", target=[ESCAPE]),
-        "is no code",
+        "is not a language code",
     ),
-    "a language is a table": (json_entries("languages.json", target=[{"a": 1}]), "is no code"),
+    "a language is a table": (json_entries("languages.json", target=[{"a": 1}]), "is not a language code"),
     "languages without tags": (
         json_entries("languages.json", target=["en", "fr"]),
         "no piece >>en<<",
