@@ -273,7 +273,7 @@ def test_fine_tuning_keeps_search_and_licence_and_says_what_it_does_not_use(
         "--device", "cpu", "--set", "training.max_steps=2", "--set", "text.vocab_size=300",
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    assert "of preset tiny, the settings of training alone are used" in answer.err
+    assert "of preset tiny, only the settings of training are used" in answer.err
     assert "text.vocab_size has no effect" in answer.err
     tuned = read_bundle(tmp_path / "tuned")
     assert tuned.config.decoding == config.decoding
