@@ -60,6 +60,7 @@ def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, table in TABLES.items():
         if _within(name, ARCHITECTURES[settings["model.architecture"]].reads):
             yield from table[settings[name]].needs(settings)
+    # Only a vector can be added to every layer again.
     kind, every_layer = (settings[f"model.positions.{name}"] for name in ("kind", "every_layer"))
     if not POSITIONS[kind].vector and every_layer:
         reason = "acts in every layer anyway" if POSITIONS[kind].in_attention else "adds nothing"
@@ -72,6 +73,7 @@ def _text(settings: Mapping[str, Any]) -> Iterator[str]:
             "model.share_embeddings=all needs one vocabulary for both languages: set "
             "text.shared=true or model.share_embeddings=target."
         )
+    # Characters and whole words have no merges to drop.
     if settings["text.bpe_dropout"] and settings["text.tokenizer"] != "bpe":
         yield (
             f"text.bpe_dropout={settings['text.bpe_dropout']} skips merges of byte-pair encoding, "
@@ -86,6 +88,7 @@ def _optimizer(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Itera
             "training.optimizer=muon needs whole matrices: set training.sharded=false or "
             "training.optimizer=adam."
         )
+    # Adam has betas instead of a momentum.
     if (
         settings["training.optimizer"] != "muon"
         and settings["training.momentum"] != default["training.momentum"]

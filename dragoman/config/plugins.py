@@ -40,6 +40,7 @@ def import_named(name: str) -> None:
         ) from None
     finally:
         sys.path.pop(0)
+    # Worker processes start without plug-ins and import these again.
     if name not in _named:
         _named.append(name)
 

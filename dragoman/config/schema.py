@@ -272,6 +272,7 @@ def model_summary(model: ModelConfig) -> str:
 @dataclass(frozen=True)
 class TrainingConfig:
     seed: int = setting(1, "seed of all randomness", at_least=0, below=2**63)
+    # Initial weights; the pieces and the sizes of that model are kept, too.
     init: str = setting("", "folder of a trained model whose weights and pieces to start from")
     max_steps: int = setting(100_000, "optimizer steps", at_least=1)
     max_epochs: float = setting(
@@ -317,6 +318,7 @@ class TrainingConfig:
         choices=("adam", "muon"),
     )
     momentum: float = setting(0.95, "Muon: decay of the summed gradient", at_least=0.0, below=1.0)
+    # beta2 and epsilon are the paper's; torch's defaults are 0.999 and 1e-8.
     beta1: float = setting(0.9, "Adam: decay of the mean", at_least=0.0, below=1.0)
     beta2: float = setting(0.98, "Adam: decay of the squares", at_least=0.0, below=1.0)
     epsilon: float = setting(1e-9, "Adam: added to the root of the squares", at_least=0.0)
@@ -470,6 +472,7 @@ def by_current_name(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def explicit_settings(file: str | Path | None) -> dict[str, Any]:
     """Return the settings that a TOML file sets, by dotted name."""
+    # `preset` is not a setting itself.
     tree = with_current_names(read_toml(file)) if file is not None else {}
     tree.pop("preset", None)
     with nesting_errors(str(file)):

@@ -44,6 +44,7 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
     root = root or kind
     by_key = {_key(f): f for f in fields(kind)}
     hints = _hints(kind)
+    # Unknown names are errors: a misspelled setting would silently have no effect.
     for key in tree:
         if key not in by_key:
             raise ConfigError(
@@ -112,6 +113,7 @@ def nesting_errors(where: str) -> Iterator[None]:
 
 def environment_number(name: str, default: int, at_least: int = 0, at_most: int = 2**62) -> int:
     """Read a whole number from an environment variable, with a default."""
+    # An empty variable counts as not set, as in most programs.
     text = os.environ.get(name, "").strip() or str(default)
     is_number = text.isascii() and text.isdecimal() and len(text) < 20
     if not (is_number and at_least <= int(text) <= at_most):
@@ -186,6 +188,7 @@ def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) 
 
     `model.warmup` suggests `training.warmup_steps`.
     """
+    # A typo is more likely than a wrong table.
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
     if near:
         return f" (did you mean {path}{near[0]}?)"

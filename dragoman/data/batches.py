@@ -55,6 +55,7 @@ def make_batch(
 ) -> Batch:
     """Build a batch from right-padded rows, the targets still without <s> and </s>."""
     rows = len(target)
+    # Teacher forcing: the decoder reads the target shifted right by one.
     target_in = np.concatenate([np.full((rows, 1), vocabulary.bos), target], axis=1)
     target_out = np.concatenate([target, np.full((rows, 1), vocabulary.pad)], axis=1)
     target_out[np.arange(rows), target_lengths] = vocabulary.eos
@@ -82,6 +83,7 @@ def dummy_batch(source: Vocabulary, target: Vocabulary) -> Batch:
     Sharded ranks must all run the forward pass; this batch is one empty sentence whose loss is
     masked.
     """
+    # A length of 0 keeps the dummy out of the count of tokens, a target of -1 out of the loss.
     nothing = collate([[source.eos]], [[]], source, target)
     return replace(
         nothing, target_out=np.full((1, 1), -1), target_lengths=np.zeros(1, dtype=np.int64)
@@ -164,6 +166,7 @@ class BatchPlan:
         self._source, self._target = source_lengths, target_lengths
         self._budget, self._seed = batch_tokens, seed
         self._mixture = mixture or Mixture([len(target_lengths)], [1.0])
+        # Windows of nearly equal size, not a short one at the end.
         self._windows = math.ceil(len(self._mixture) / window)
 
     def window(self, epoch: int, number: int) -> list[np.ndarray]:
@@ -221,6 +224,7 @@ def cut(lengths: np.ndarray, budget: int) -> list[slice]:
     >>> cut(np.array([3, 3, 3, 9]), 6)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
+    # Bisect in the cumulative sums instead of adding up item by item.
     ends = np.cumsum(lengths)
     slices = []
     start = 0
@@ -257,6 +261,7 @@ def micro_batches(
     slices, start = [], 0
     longest_source = longest_target = 0
     for row, (s, t) in enumerate(zip(source_lengths, target_lengths, strict=True)):
+        # All rows of a group are padded to its longest source and its longest target.
         longest_source, longest_target = max(longest_source, s), max(longest_target, t)
         if row > start and (row - start + 1) * (longest_source + longest_target) > budget:
             slices.append(slice(start, row))

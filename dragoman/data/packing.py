@@ -71,6 +71,7 @@ def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> Packed
     sentences = 1 << (max(len(source_lengths), len(target_lengths)) - 1).bit_length()
     source_starts = _starts(source_lengths, sentences)
     target_starts = _starts(target_lengths, sentences)
+    # Boolean indexing drops the padding and concatenates the sentences.
     real_source = np.arange(batch.source.shape[1]) < batch.source_lengths[:, None]  # (B, S)
     parts = [
         _padded(batch.source[real_source], sources, source_pad),

@@ -48,6 +48,7 @@ def pad_to_bucket(batch: Batch, quantum: int, source_pad: int, target_pad: int) 
     sentences = _few_bits(len(batch.indices))
     source, target = (_round_length(side.shape[1]) for side in (batch.source, batch.target_in))
     tokens = -(-len(batch.real) // quantum) * quantum
+    # The target is wider now, so recompute the flattened indices.
     rows, columns = np.divmod(batch.real, batch.target_in.shape[1])
     missing = tokens - len(batch.real)
     parts = [

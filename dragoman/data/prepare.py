@@ -131,6 +131,7 @@ def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Dataset
     try:
         _fill(aside, config, codec)
     except BaseException:
+        # Even an interruption must not leave a half-filled folder.
         shutil.rmtree(aside, ignore_errors=True)
         raise
     aside.rename(folder)
@@ -292,6 +293,7 @@ def read_sentences(corpora: Iterable[Corpus]) -> Sentences:
 
 def _languages_of(corpora: Iterable[Corpus]) -> Languages:
     """Collect the languages of the corpora; several target languages must all have names."""
+    # Several targets need tags, and a tag needs a name.
     corpora = list(corpora)
     targets = list(dict.fromkeys(c.target_language for c in corpora))
     if len(targets) > 1 and not all(targets):
@@ -428,6 +430,7 @@ def _examine(
                     drawn = drawn[np.argsort(drawn["draw"], kind="stable")[:count]]
             add_repeats(report, repeats)
     size = min(count, int(sum(report.pairs for report in reports) * _HELD_OUT_SHARE))
+    # In the order of the files, like a validation set that the user names.
     held = np.sort(drawn[:size], order=["corpus", "line"])
     valid = Sentences([], [], [])
     rows = text.rows
@@ -451,6 +454,7 @@ def _find(sentences: list[str], text: _StoredText, looks: np.ndarray) -> np.ndar
     keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
     texts = frozenset(map(normalised, sentences))
     for start in range(0, len(looks), _BLOCK):
+        # Few sentences share a key without being equal, so little is normalized in vain.
         for number in (
             np.flatnonzero(np.isin(looks["key"][start : start + _BLOCK], keys)) + start
         ).tolist():
@@ -528,6 +532,7 @@ def _sampled(
 def _encode(text: _StoredText, codec: Codec, kind: str, folder: Path, workers: Workers) -> None:
     """Encode each sentence; with two vocabularies, as a source and as a target."""
     sources, targets = {source for source, _ in text.joined}, {target for _, target in text.joined}
+    # Both vocabularies have the same type of ids, so a store has only one.
     dtype = type_of_ids(max(len(codec.source), len(codec.target)))
     for name, used in (
         {IDS: sources | targets} if codec.shared else {SOURCE_IDS: sources, TARGET_IDS: targets}

@@ -71,6 +71,7 @@ def spans_of(folder: Path, side: Side) -> Iterator[SentenceRange]:
 
 def _read_span(span: SentenceRange) -> list[str]:
     """Read the sentences exactly as stored, carriage returns included."""
+    # One decode for the whole range is much faster than one per sentence.
     rows = RaggedFile(span.folder, TEXT, _BYTE)
     text = rows.values[rows.starts[span.first] : rows.starts[span.last]].tobytes().decode()
     return text.split("\n")[:-1]
@@ -141,6 +142,7 @@ class Workers:
     def __init__(self, processes: bool):
         self._cores = os.cpu_count() or 1
         self._executor: ProcessPoolExecutor | None = None
+        # Spawn, not fork: forking with live threads is unsafe.
         if processes and self._cores > 1:
             self._executor = ProcessPoolExecutor(self._cores, get_context("spawn"), _start_process)
 
@@ -190,6 +192,7 @@ class Workers:
 
         Each worker process reads the codec from its files once.
         """
+        # A codec is large: workers read it from its files instead of receiving it with every call.
         if self._executor is None:
             return self.map(encode, ((span, codec, target) for span in spans))
         return self.map(_encode_in_process, ((span, folder, kind, target) for span in spans))

@@ -27,6 +27,7 @@ class Ensemble(Engine):
 
     def _of(self, members: Sequence[Engine]) -> "Ensemble":
         """Return one and the same ensemble for the same members."""
+        # Searches are grouped by engine, so the same members must give the same object.
         if list(members) == self.members:
             return self
         return self._chosen.setdefault(tuple(map(id, members)), Ensemble(members))

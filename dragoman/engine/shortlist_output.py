@@ -60,6 +60,7 @@ class ShortlistBatch:
         output: Callable[[np.ndarray], dict[str, np.ndarray]],
     ) -> "ShortlistBatch":
         """Build the lists of a batch; `output` returns the output weights of some pieces."""
+        # One product computes the union of all lists; each row then gathers its own pieces.
         own = [shortlist.of(source) for source in sources]
         pieces = distinct(own)
         place = np.zeros(pieces[-1] + 1, dtype=np.int64)

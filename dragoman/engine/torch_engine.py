@@ -171,6 +171,7 @@ class TorchEngine(Engine, Inspector):
             state, self._tensor(tokens), self.attention_layer if attention else None
         )
         log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (R, V)
+        # After the softmax: banned pieces keep their share, so that scores stay comparable.
         log_probs[:, self._never] = -torch.inf
         if banned is not None:
             log_probs[self._tensor(banned[0]), self._tensor(banned[1])] = -torch.inf
@@ -260,6 +261,7 @@ class TorchEngine(Engine, Inspector):
     @torch.inference_mode()
     def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:
         memory, mask = self.model.encoder_states(self._tensor(pad(sources, self.source.pad)))
+        # The mean over real positions only.
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
         vectors: np.ndarray = ((memory * real).sum(dim=1) / real.sum(dim=1)).float().cpu().numpy()
         return vectors

@@ -86,6 +86,7 @@ class Sample:
                 self._keep()
 
     def _keep(self) -> None:
+        # Thin out when there are too many: the blocks kept so far remain evenly spread.
         if self._seen % self._every == 0:
             self._blocks.append(self._growing)
         self._seen += 1
@@ -136,6 +137,7 @@ def _misaligned(blocks: Sequence[Block]) -> Iterator[Alarm]:
         near = [s for s in states[max(0, i - 1) : i + 2] if s not in (0, None)]
         if state is None and near:
             states[i] = near[0]
+    # Neighboring blocks in the same state are one part.
     for state, rows in groupby(range(len(blocks)), key=lambda row: states[row]):
         part = [*rows]
         first, last = blocks[part[0]][0].line, blocks[part[-1]][-1].line
@@ -199,6 +201,7 @@ def _gains(blocks: Sequence[Block]) -> Iterator[_Gains]:
     model = Model1(batches, _PAD)
     for _ in range(ROUNDS):
         model.improve()
+    # log P(y), the frequency of a target word anywhere
     counts = np.bincount(np.concatenate([target.ravel() for _, target in batches]))
     everywhere = np.log(np.maximum(counts, 1) / counts[1:].sum())
     gains = []

@@ -280,6 +280,7 @@ class Codec:
         source: str = "",
     ) -> list[list[int]]:
         """Add tags, marks and end tokens to sources."""
+        # Tags depend only on languages, so look them up once for each target.
         mark = [] if self.mark is None else [self.mark]
         used = self._around_source
         before = {to: self._tag_ids(self.framing.before, used, source, to) for to in set(tos)}
@@ -338,6 +339,7 @@ def _read_foreign_pieces(raw: bytes) -> tuple[tuple[tuple[str, ...], tuple[str, 
     if isinstance(content, list):
         content = {_SOURCE: content} | asdict(MARIAN)
     if isinstance(content, dict):
+        # A shared vocabulary is stored once.
         content.setdefault(_TARGET, content.get(_SOURCE))
     lists = dict[str, tuple[str, ...]]()
     for name in (_SOURCE, _TARGET, "before", "after", "start"):
@@ -348,6 +350,7 @@ def _read_foreign_pieces(raw: bytes) -> tuple[tuple[tuple[str, ...], tuple[str, 
             raise BundleError(f"{_PIECES_FILE}: {name} must be a list of strings.")
         lists[name] = tuple(pieces)
     framing = Framing(lists["before"], lists["after"], lists["start"])
+    # A limit, because every sentence pays for it: the file may come from a stranger.
     longest = max(len(framing.before), len(framing.after), len(framing.start))
     if not framing.start or longest > _MOST_FRAMING:
         raise BundleError(

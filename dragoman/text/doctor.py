@@ -147,6 +147,7 @@ def normalised(text: str) -> str:
     True
     """
     text = text.removeprefix(MADE).strip()
+    # A text that is only punctuation is kept, or all such texts would be equal.
     return _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip() or text
 
 
@@ -236,6 +237,7 @@ def _problems(sources: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]
     either, one = sources["flaws"] | targets["flaws"], sources["flaws"] ^ targets["flaws"]
     return {
         "too long": longer > LONGEST,
+        # Short sentences may have very different lengths: "Ja." and "Of course I do."
         "lopsided": (longer > 30) & (longer > LARGEST_RATIO * shorter),
         "same on both sides": sources["hash"] == targets["hash"],
         "broken encoding": (either & _BROKEN) > 0,
@@ -266,6 +268,7 @@ def examine(
             sample.add(chunk)
             lines = np.array([pair.line for pair in chunk])
             observe(report, exact, *_looks(chunk), lines)
+            # The first chunk trains the model of the two languages.
             differences = differences or _difference_finder(chunk, held_out)
             usable = [pair for pair in chunk if is_usable(pair)]
             for pair in usable:

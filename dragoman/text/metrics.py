@@ -112,6 +112,7 @@ def gleu(output: Sequence[Hashable], reference: Sequence[Hashable]) -> float:
     0.5
     """
     ours, theirs = _ngrams(output), _ngrams(reference)
+    # Dividing by the larger total gives the smaller of precision and recall.
     most = max(ours.total(), theirs.total())
     return (ours & theirs).total() / most if most else 1.0
 

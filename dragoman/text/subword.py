@@ -204,6 +204,7 @@ class _Segmentations(Generic[_Key]):
 
         `segment` is called for keys that are not in the cache.
         """
+        # Clearing everything is simpler than evicting, and rare.
         if len(self._numbers) > self._most or len(self._ids) > 10 * self._most:
             self._clear()
         numbers = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
@@ -480,6 +481,7 @@ class Words(Segmenter):
                 f"text.vocab_size={settings.vocab_size} is too small: {', '.join(SPECIAL)} and "
                 "language tags leave no room for words."
             )
+        # A word between spaces may contain punctuation, which becomes pieces of its own.
         counts = Counter[str]()
         for word, occurrences in words.items():
             for piece in _words_and_marks(word):

@@ -147,6 +147,7 @@ def dist_context(device: str) -> Iterator[DistContext]:
 
     The first rank that meets an error reports it; the others exit silently.
     """
+    # Without torchrun there is a single rank, and no process group.
     if not dist.is_torchelastic_launched():
         yield DistContext(pick_device(device))
         return
@@ -163,6 +164,7 @@ def dist_context(device: str) -> Iterator[DistContext]:
         ranks.exit_unless_first_failure()
         raise
     except RuntimeError as error:
+        # gloo raises plain RuntimeErrors when a connection breaks.
         if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
         ranks.exit_unless_first_failure()

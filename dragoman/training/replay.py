@@ -102,6 +102,7 @@ def replayed_pairs(
     translator: Translator, sentences: Sequence[str], request: Request
 ) -> list[tuple[str, str]]:
     """Return sentences with the model's own translations; drop empty translations."""
+    # Greedy search is faster, and time is limited.
     translations = translator(list(sentences), greedy(translator, request))
     return [pair for pair in zip(sentences, translations, strict=True) if pair[1].strip()]
 

@@ -60,6 +60,7 @@ def _warm_stable_decay(step: int, peak: float, warmup: int, last: int) -> float:
     >>> [round(_warm_stable_decay(s, 1.0, 100, 999), 3) for s in (50, 100, 799, 900, 1000)]
     [0.5, 1.0, 1.0, 0.5, 0.0]
     """
+    # A long level phase can be continued; only the last part depends on the number of steps.
     decay = max(_DECAY * (last + 1), 1)
     return float(peak * min(1.0, step / max(warmup, 1), max(last + 1 - step, 0) / decay))
 

@@ -36,6 +36,7 @@ def fit_gate(
     words = bundle.float_weights().get(EMBEDDING)
     if words is None or not own or not others:
         return None
+    # A mean of rows is a sum over pieces, so the regression is one, too (see the votes below).
     x = np.stack([words[ids].mean(axis=0) for ids in (*own, *others)])  # (N, D)
     is_own = np.arange(len(x)) < len(own)
     center, spread = x.mean(axis=0), x.std(axis=0) + 1e-6

@@ -57,6 +57,7 @@ class Graph:
 
     def constant(self, value: np.ndarray | float | Sequence[int]) -> str:
         """Add a constant, whose data is stored in the graph; return its name."""
+        # Python floats become float32, the only float type in our graphs.
         array = np.float32(value) if isinstance(value, float) else np.asarray(value)
         name = f"constant_{len(self._initializers)}"
         self._initializers[name] = onnx_writer.tensor(np.asarray(array), name)
@@ -76,6 +77,7 @@ class Graph:
         """
         if isinstance(names, int):
             names = [f"{kind}_{len(self._nodes)}_{i}" for i in range(names)]
+        # A model must declare the version of every domain that it uses.
         self._domains.add(domain)
         self._nodes.append(onnx_writer.node(kind, inputs, names, domain, attributes))
         return names[0] if len(names) == 1 else names

@@ -55,6 +55,7 @@ def encoder_graph(
     width = config.d_model
     heads = config.num_heads
     ids = g.input("ids", INT64, ["N"])
+    # Position vectors are inputs, so sinusoids need no limit on the length.
     positions = g.input("positions", FLOAT, ["longest", width])
     columns = g.input("columns", INT64, ["N"])  # position of each token in its sentence
     native = isinstance(g, NativeBlocks)
@@ -255,6 +256,7 @@ def _blocks(
 
 def _best(g: Blocks, logits: str, places: str, barred: str = "") -> None:
     """Add log-softmax and top-k: `log_probs` plus `barred`, the k best, and their indices."""
+    # k is an input, because the number of banned tokens varies.
     k = g.input("k", INT64, [1])
     if isinstance(g, NativeBlocks):
         g.best(logits, barred, k, g.input("whole", INT64, [1]), places)

@@ -61,6 +61,7 @@ def node(
     """Write a NodeProto: one operation."""
     message = b"".join(of_text(1, name) for name in inputs)
     message += b"".join(of_text(2, name) for name in outputs) + of_text(4, kind)
+    # Sorted, so that the same graph always gives the same bytes.
     for name, value in sorted(attributes.items()):
         message += of_bytes(5, _attribute(name, value))
     return message + of_text(7, domain)

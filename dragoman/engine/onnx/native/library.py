@@ -98,6 +98,7 @@ class Matrix(NamedTuple):
 
 @cache
 def _functions() -> ctypes.CDLL:
+    # Without argument types, ctypes would pass pointers as 32-bit integers.
     functions = ctypes.CDLL(str(path()))
     functions.dragoman_use.argtypes = (ctypes.c_char_p,)
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
