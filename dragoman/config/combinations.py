@@ -57,6 +57,7 @@ def _sizes(settings: Mapping[str, Any]) -> Iterator[str]:
 
 def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield conflicts with the chosen variants of the parts that this architecture reads."""
+    # Architectures that do not read a table keep its default, which conflicts with nothing.
     for name, table in TABLES.items():
         if _within(name, ARCHITECTURES[settings["model.architecture"]].reads):
             yield from table[settings[name]].needs(settings)

@@ -33,6 +33,7 @@ def import_named(name: str) -> None:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # The module exists, but one of its own imports does not.
         if error.name != name:
             raise
         raise ConfigError(
@@ -61,6 +62,7 @@ class Registry(dict[str, T]):
 
 def import_until(found: Callable[[], bool]) -> bool:
     """Import plug-ins, the lab first, until `found` is true; return whether it is."""
+    # Importing all installed plug-ins is slower than importing the lab, and seldom needed.
     for step in (import_lab, import_installed):
         if found():
             return True

@@ -339,6 +339,7 @@ class TrainingConfig:
     patience: int = setting(
         10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0
     )
+    # The window to average counts these checkpoints, too.
     checkpoint_every: int = setting(
         1000, "steps between checkpoints; each validation writes one too", at_least=1
     )
@@ -429,6 +430,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for settings that conflict, before anything is computed."""
+        # The first conflict is enough for an error; the others may follow from it.
         for reason in incompatible_settings(flatten(self), _defaults()):
             raise ConfigError(reason)
 
@@ -458,6 +460,7 @@ def make_config(
             )
         put_all(tree, PRESETS[name])
     merge(tree, from_file)
+    # --set comes last, so it overrides preset and file.
     with nesting_errors("settings"):
         put_all(tree, by_current_name(settings or {}))
     return from_tree(tree)

@@ -50,6 +50,7 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
             raise ConfigError(
                 f"setting {path}{key} is unknown{_near_setting(path, key, by_key, root)}."
             )
+    # Missing settings get the defaults of the dataclass.
     present = {key: f for key, f in by_key.items() if key in tree}
     return kind(
         **{
@@ -72,6 +73,7 @@ def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
     """Yield (dotted name, default, documentation) of every setting, in order."""
     for f in fields(kind):
         hint = _hints(kind)[f.name]
+        # Tables within tables have no default of their own.
         if is_dataclass(hint):
             yield from describe(typing.cast(type, hint), f"{path}{_key(f)}.")
         else:
@@ -127,6 +129,7 @@ def environment_number(name: str, default: int, at_least: int = 0, at_most: int 
 def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Yield the lines of one table."""
     # TOML wants plain values before tables: a value after a table's header would belong to it.
+    # An empty list is written as a value: it has no tables to show its name.
     nested = {
         k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)
     }

@@ -81,6 +81,7 @@ def even_width(settings: Settings) -> Iterator[str]:
 
 def _reaches(settings: Settings) -> Iterator[str]:
     places, longest = settings["model.positions.max_length"], settings["data.max_length"]
+    # A sentence of max_length pieces and its end token need one position more.
     if places <= longest:
         yield (
             f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
@@ -90,6 +91,7 @@ def _reaches(settings: Settings) -> Iterator[str]:
 
 def _even_features(settings: Settings) -> Iterator[str]:
     width, heads = settings["model.d_model"], settings["model.num_heads"]
+    # Wide heads have all D features each.
     features = width if settings["model.attention.heads_layout"] == "wide" else width // heads
     if features % 2:
         yield (
@@ -100,6 +102,7 @@ def _even_features(settings: Settings) -> Iterator[str]:
 
 def _as_many_layers(settings: Settings) -> Iterator[str]:
     encoder, decoder = settings["model.num_encoder_layers"], settings["model.num_decoder_layers"]
+    # Decoder layer i attends to encoder layer i.
     if encoder != decoder:
         yield (
             "model.attention.cross_attention_layer=same-layer pairs the layers, but there are "
@@ -144,6 +147,7 @@ SPANS: Registry[Variant] = Registry({"soft": Variant("all keys", plain=True)})
 HEADS_LAYOUTS: Registry[Variant] = Registry(
     {"paper": Variant("each head gets all of the input, as D/H features", plain=True)}
 )
+# Not registries: plug-ins cannot add to these, because the Transformer's code knows all entries.
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),
     "same-layer": Variant(

@@ -198,6 +198,7 @@ class BatchPlan:
 
         The next window is built in a thread while the current one is used.
         """
+        # One thread is enough: it works while the model trains on the current window.
         epoch, window, start = position.epoch, position.window, position.batch
         with ThreadPoolExecutor(1, "windows") as ahead:
             coming = ahead.submit(self.window, epoch, window)
@@ -245,8 +246,9 @@ def even_parts(sizes: np.ndarray, count: int) -> list[slice]:
     count = min(count, len(sizes))
     ends = np.cumsum(sizes)
     inner = np.arange(1, count)
+    # The ideal borders are at multiples of the mean sum. Shift them so that every group gets at
+    # least one item.
     wanted = np.searchsorted(ends, ends[-1] * inner / count, side="right")
-    # Every group gets at least one item.
     borders = inner + np.clip(np.maximum.accumulate(wanted - inner), 0, len(sizes) - count)
     return [slice(int(a), int(b)) for a, b in pairwise([0, *borders, len(sizes)])]
 

@@ -35,6 +35,7 @@ def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
 def _network(numbers: np.ndarray, half: np.uint64, keys: np.ndarray) -> np.ndarray:
     low = (np.uint64(1) << half) - np.uint64(1)
     left, right = numbers >> half, numbers & low
+    # Each round is invertible for any hash, so the network is a permutation.
     for key in keys:
         left, right = right, left ^ (_hashed(right ^ key) & low)
     return (left << half) | right
@@ -91,6 +92,7 @@ class Mixture:
         for corpus in np.unique(corpora):
             here = corpora == corpus
             size = int(self._sizes[corpus])
+            # Visits of a corpus are consecutive; visit i + size is pair i again.
             first = self._ends[corpus - 1] if corpus else 0
             pairs[here] = self._starts[corpus] + shuffled((visits[here] - first) % size, size, keys)
         return pairs

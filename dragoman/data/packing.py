@@ -61,6 +61,7 @@ def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> Packed
     longest = max(batch.source_lengths.max(), batch.target_lengths.max())
     if longest > LENGTHS[-1]:
         return None
+    # Kernels are compiled for a few block lengths only.
     block = next(length for length in LENGTHS if length >= longest)
     sources, targets = (
         _round_up(int(n.sum()), quantum) for n in (batch.source_lengths, batch.target_lengths)
@@ -106,6 +107,7 @@ def _starts(lengths: np.ndarray, sentences: int) -> np.ndarray:
 
     (sentences+1,)
     """
+    # Empty sentences at the end start where the last one ends.
     starts = np.full(sentences + 1, lengths.sum())
     starts[0] = 0
     starts[1 : len(lengths) + 1] = lengths.cumsum()

@@ -47,6 +47,7 @@ def pad_to_bucket(batch: Batch, quantum: int, source_pad: int, target_pad: int) 
     """Pad a batch to its bucket, its target tokens to a multiple of the quantum."""
     sentences = _few_bits(len(batch.indices))
     source, target = (_round_length(side.shape[1]) for side in (batch.source, batch.target_in))
+    # -(-a // b) rounds up.
     tokens = -(-len(batch.real) // quantum) * quantum
     # The target is wider now, so recompute the flattened indices.
     rows, columns = np.divmod(batch.real, batch.target_in.shape[1])

@@ -106,6 +106,7 @@ class Dataset:
 
 def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
     """Fill in missing languages of corpora from their file names."""
+    # Explicit languages win over file names.
     named = []
     for corpus in corpora:
         if corpus.target:
@@ -240,6 +241,7 @@ def _alarms(corpora: tuple[Corpus, ...], text: "_StoredText", workers: Workers) 
 
 def _alarms_of(folder: Path, source: Side, target: Side, corpus: Corpus) -> list[str]:
     rows = RaggedFile(folder, TEXT, _BYTE)
+    # Only a sample is read, however large the corpus is.
     blocks = []
     for place in places_of_blocks(source.sentences):
         left, right = (
@@ -394,6 +396,7 @@ def _append(part: Path, text: RaggedFileWriter) -> int:
     for start in range(0, len(rows), _BLOCK):
         starts = rows.starts[start : start + _BLOCK + 1]
         text.add(rows.values[starts[0] : starts[-1]], np.diff(starts))
+    # The parts together are as large as the corpus: free the space as soon as possible.
     part.unlink()
     part.with_name(f"{part.name}.starts").unlink()
     return len(rows)
@@ -467,6 +470,7 @@ def _in_training(text: _StoredText, looks: np.ndarray, held_out: np.ndarray) -> 
     present = np.zeros(len(looks), dtype=bool)
     for corpus in range(len(text.joined)):
         for sources, targets, _ in text.blocks(corpus):
+            # A sentence may be in several pairs; one of them is enough.
             kept = (
                 are_usable(looks[sources], looks[targets]) & ~held_out[sources] & ~held_out[targets]
             )

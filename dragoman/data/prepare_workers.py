@@ -63,6 +63,7 @@ def spans_of(folder: Path, side: Side) -> Iterator[SentenceRange]:
     first = side.first
     last = side.first + side.sentences
     while first < last:
+        # Long sentences make short ranges, so ranges take about the same memory.
         fitting = int(np.searchsorted(starts, starts[first] + _BYTES_AT_ONCE, side="right")) - 1
         end = max(first + 1, min(last, fitting, first + SENTENCES_AT_ONCE))
         yield SentenceRange(folder, first, end)
@@ -202,6 +203,7 @@ def are_worth_processes(names: Iterable[str]) -> bool:
     """Return True if these files hold enough text for processes; a pipe counts as long."""
     total = 0
     for file in (file for name in names for file in shards(name)):
+        # The size of a pipe is unknown; assume that it is worth the processes.
         path = Path(file)
         total += (
             path.stat().st_size * (_RATIO if is_packed(file) else 1)

@@ -111,6 +111,7 @@ class RaggedFileWriter:
         self._starts.close()
 
     def add(self, values: np.ndarray, lengths: np.ndarray) -> None:
+        # Offsets count through all calls.
         starts = self._end + np.cumsum(lengths, dtype=_PLACE)
         self._end += len(values)
         self._values.write(np.ascontiguousarray(values).data)
@@ -206,6 +207,7 @@ class Store:
             [-1 if corpus.tag is None else corpus.tag for corpus in corpora], dtype=np.int64
         )
         self.sizes = [corpus.pairs for corpus in corpora]
+        # Pairs are numbered through all corpora.
         self._ends = np.cumsum(self.sizes)
         # Check all lengths: a truncated file would otherwise give wrong sentences much later.
         sentences, pairs = sum(side.sentences for side in self.sides), sum(self.sizes)
@@ -238,6 +240,7 @@ class Store:
         starts = self._source.starts[numbers]
         lengths = self._source.lengths(numbers)
         rows = _padded(self._source.values, starts, lengths, pad, before=tagged, after=1)
+        # The free places before and after each row: tag and end token.
         rows[tagged > 0, 0] = tags[tagged > 0]
         rows[np.arange(len(rows)), tagged + lengths] = self._end
         return rows
@@ -298,6 +301,7 @@ def _padded(
     columns = (
         np.arange((before + lengths).max(initial=0) + after) - before[:, None]
     )  # (B, longest), 0: the first value
+    # One gather for all rows; `columns` is negative in the free places before a row.
     real = (columns >= 0) & (columns < lengths[:, None])
     rows = np.full(real.shape, pad, dtype=np.int64)
     rows[real] = values[(starts[:, None] + columns)[real]]

@@ -126,6 +126,7 @@ class KvSlots:
         self.caches[:, slot, :, since] = self.caches[:, source, :, since]
 
     def _rebuilt(self, sources: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> "KvSlots":
+        # Sentences without rows are finished.
         kept = np.flatnonzero(counts)
         width = int(counts.max())
         order = np.argsort(groups, kind="stable")

@@ -18,6 +18,7 @@ def find_errors(
 
     Omissions, additions and wrong names need a model that translates in both directions.
     """
+    # Without both directions, only errors that show in the texts themselves can be found.
     forward: list[Reading] | list[None] = [None] * len(sources)
     backward: list[Reading] | list[None] = [None] * len(sources)
     if source and to and source in translator.codec.languages.targets:

@@ -14,6 +14,7 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.inspect.translator import InspectableTranslator
 
 
+# A cell must not load the model again.
 @cache
 def _translator(folder: str) -> InspectableTranslator:
     return InspectableTranslator.load(folder)

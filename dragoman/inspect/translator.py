@@ -35,6 +35,7 @@ class InspectableTranslator(Translator):
 
         translator.score("Guten Tag!", "Good day!", to="en")[0].sum()
         """
+        # A string is a sequence of strings, too: its characters.
         sources = [sources] if isinstance(sources, str) else sources
         targets = [targets] if isinstance(targets, str) else targets
         if len(sources) != len(targets):
@@ -155,6 +156,7 @@ class InspectableTranslator(Translator):
         source = self.encode_whole(text, request)
         if translation is None:
             translation = self.translate(text, self.with_source(text, request)).tokens
+        # Models of other systems begin a target with a language tag.
         start = self.codec.forced_start(self.pipeline.splitter.target(text, request))
         if isinstance(translation, str):
             return source, [*start, *self.codec.encode_target([translation])[0]]
@@ -175,6 +177,7 @@ class InspectableTranslator(Translator):
         if isinstance(texts, str):
             vector: np.ndarray = self.embed([texts], request, **options)[0]
             return vector
+        # A text longer than the model's limit is embedded in parts.
         parts = self.pipeline.splitter(texts, self.check(self.request(request, options)))
         vectors = np.zeros((len(texts), self.config.model.d_model))
         lengths = [len(part.ids) for part in parts]
@@ -184,6 +187,7 @@ class InspectableTranslator(Translator):
                 # A long text is the mean of its parts, each weighted by its length.
                 vectors[parts[row].line] += lengths[row] * mean
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        # The vector of an empty text has no direction and stays 0.
         unit: np.ndarray = (vectors / np.where(norms > 0, norms, 1.0)).astype(np.float32)
         return unit
 

@@ -26,6 +26,7 @@ class Axis:
         words: list[int] = []
         numbers = words_of_pieces(pieces)
         for i, number in enumerate(numbers):
+            # Special pieces have the number -1 and never join a word.
             same = i > 0 and number >= 0 and number == numbers[i - 1]
             words.append(words[-1] if same else len(set(words)))
         groups: list[list[str]] = [[] for _ in range(len(set(words)))]

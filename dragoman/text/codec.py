@@ -253,6 +253,7 @@ class Codec:
 
     def check_tags(self) -> None:
         """Raise a BundleError if the vocabulary lacks the tag of a language."""
+        # A file may name languages that its vocabulary does not know.
         for tags, vocabulary in (
             (self._around_source, self.source),
             (self.framing.start, self.target),

@@ -361,6 +361,7 @@ def add_repeats(report: CorpusReport, exact: Repeats, near: Repeats | None = Non
     """Add repetitions to a report, at the end of a corpus."""
     exactly = _repeated(exact)
     nearly = _repeated(near) if near else np.zeros(0, dtype=np.int64)
+    # An exact repetition is also a near one, and is reported once.
     nearly = nearly[~np.isin(nearly, exactly)]
     for kind, lines in ((REPEATED, exactly), (NEARLY_REPEATED, nearly)):
         report.repeats[kind] = lines

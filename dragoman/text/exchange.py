@@ -44,6 +44,7 @@ def read_tmx(
     head = ""
     for event, element in _elements(file, path):
         name = local_name(element)
+        # The attributes of an element are complete at its start, its text only at its end.
         if event == "start" and name == "header":
             head = element.get("srclang", "")
         if event == "end" and name == "tu":
@@ -85,6 +86,7 @@ def read_po(
             raise CorpusError(f"{path} line {number} is not UTF-8.") from None
         match = _PO_LINE.fullmatch(line)
         if line.startswith("#") or not line:
+            # A comment or an empty line ends a message.
             if "msgstr" in key or not line:
                 yield from _po_segments(parts, fuzzy)
                 parts, fuzzy, key = {}, False, ""
@@ -92,6 +94,7 @@ def read_po(
         elif match is None or not (match[1] or key):
             raise CorpusError(f"{path} line {number} is not PO: {line[:40]!r}.")
         else:
+            # Without an empty line between them, the next message ends this one.
             if match[1] in ("msgid", "msgctxt") and "msgstr" in key:
                 yield from _po_segments(parts, fuzzy)
                 parts, fuzzy = {}, False
@@ -151,6 +154,7 @@ def _other(texts: dict[str, str], first: str) -> str:
 
 
 def _both(source: str, target: str) -> Iterator[Segment]:
+    # A segment becomes a single line, as in plain files.
     pair = Segment(" ".join(source.split()), " ".join(target.split()))
     if pair.source and pair.target:
         yield pair

@@ -47,6 +47,7 @@ class Languages:
 
     def default_target(self, source: str = "") -> str:
         """Return the model's first target language that is not the source."""
+        # A model with a single target translates into it in any case.
         others = [target for target in self.targets if target != source]
         return (others or [*self.targets, ""])[0]
 

@@ -99,6 +99,7 @@ class Model1:
 
     def lexicon(self, words: int, empty: int, kept: int = KEPT) -> Lexicon:
         """Return the most likely translations of each source word."""
+        # By source word, then by probability; ties go to the lower id.
         order = np.lexsort((self.y, -self.t, self.x))
         x, y, t = self.x[order], self.y[order], self.t[order]
         rank = np.arange(len(x)) - np.searchsorted(x, x)
@@ -112,6 +113,7 @@ class Model1:
 
 def _joined(sources: np.ndarray, targets: np.ndarray, pad: int) -> np.ndarray:
     """Combine each target word with every word of its source, in one integer. (N, S+1)"""
+    # x in the upper half of 64 bits, y in the lower half
     rows, columns = np.nonzero(targets != pad)
     x = np.pad(sources.astype(np.int64), ((0, 0), (1, 0)), constant_values=pad)[rows]
     joined = x << 32 | targets[rows, columns, None].astype(np.int64)

@@ -32,6 +32,7 @@ def _metrics(lowercase: bool) -> dict[str, BLEU | CHRF | TER]:
     return {
         "BLEU": BLEU(lowercase=lowercase),
         "chrF2": CHRF(lowercase=lowercase),
+        # sacreBLEU's TER ignores case by default.
         "TER": TER(case_sensitive=not lowercase),
     }
 

@@ -197,6 +197,7 @@ def languages_of_tsv(path: str | Path) -> tuple[str, str]:
     >>> languages_of_tsv("tatoeba.de-en.tsv.gz")
     ('de', 'en')
     """
+    # tatoeba.de-en.tsv, train_de-en.tsv, de-en.tsv
     stem = Path(unpacked_name(path)).stem
     match = re.search(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})$", stem)
     return (match[1], match[2]) if match else ("", "")
@@ -339,6 +340,7 @@ def where_the_sides_part(source: str | Path, target: str | Path) -> str:
     add up the misfit of all lines before it, paired without a shift, and of all lines after it,
     paired with the shift. The position with the smallest sum wins.
     """
+    # Pipes cannot be read again to look for the line.
     if not (Path(source).is_file() and Path(target).is_file()):
         return f"{source} and {target} have different numbers of lines."
     left, right = _features(read_lines(source)), _features(read_lines(target))

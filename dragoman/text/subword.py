@@ -311,6 +311,7 @@ class BytePairs(Segmenter):
         return {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self.is_text(i)}
 
     def is_text(self, i: int) -> bool:
+        # Bytes and special pieces are never the result of a merge.
         p = self._processor
         return not (p.is_byte(i) or p.is_control(i) or p.is_unknown(i) or p.is_unused(i))
 
@@ -339,6 +340,7 @@ class BytePairs(Segmenter):
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> Flat:
         words, words_of_text = self._words_of(texts)
+        # One number per word, drawn in order: the result depends on nothing but the seed.
         draw = random.Random(seed)
         numbers = [draw.getrandbits(31) for _ in words]
         if rate != self._rate:
@@ -494,6 +496,7 @@ class Words(Segmenter):
         )
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        # `normalize` is SentencePiece's, so all tokenizers see the same characters.
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
         return [
             [ids.get(piece, unk) for piece in _words_and_marks(self._normalizer.normalize(text))]

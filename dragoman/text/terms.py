@@ -86,6 +86,7 @@ def _terms(concept: Element, number: int, source: str, target: str) -> Iterator[
     by_language: dict[str, list[str]] = {}
     for section in concept:
         if local_name(section) in ("langSet", "langSec"):
+            # Ignore the region: en for en-US.
             language = (section.get(LANGUAGE) or "").lower().split("-")[0]
             terms = [
                 "".join(one.itertext()).strip()
@@ -93,6 +94,7 @@ def _terms(concept: Element, number: int, source: str, target: str) -> Iterator[
                 if local_name(one) == "term"
             ]
             by_language.setdefault(language, []).extend(term for term in terms if term)
+    # Without named languages, take the first two.
     languages = [*by_language]
     left = source or next(iter(languages), "")
     right = target or next((one for one in languages if one != left), "")

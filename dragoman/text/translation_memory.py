@@ -67,6 +67,7 @@ def _similarity(left: Sequence[str], right: Sequence[str]) -> float:
     >>> _similarity("open the file".split(), "close the file".split())
     0.6666666666666667
     """
+    # The edit distance by dynamic programming, one row at a time (Wagner & Fischer 1974).
     row = list(range(len(right) + 1))
     for i, word in enumerate(left, start=1):
         diagonal, row[0] = row[0], i

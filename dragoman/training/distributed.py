@@ -114,6 +114,7 @@ class DistContext:
         layers: list[nn.Module] = (
             [*model.encoder, *model.decoder] if isinstance(model, Transformer) else []
         )
+        # Inner modules first: the outermost call shards the parameters that remain.
         for module in [*layers, model]:
             sharded = fully_shard(module, mesh=mesh)
             # The loss is already divided by the tokens of the whole step.

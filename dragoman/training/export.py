@@ -46,6 +46,7 @@ def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) ->
 def write_interim_bundle(trainer: Trainer, folder: Path) -> None:
     """Write a bundle of the best weights so far, so that a run can be used before it ends."""
     progress = trainer.progress
+    # Only rank 0 writes files.
     if trainer.ranks.is_main:
         chosen = f"step {progress.step}"
         card = (
@@ -132,6 +133,7 @@ def _card(
         "steps": progress.step,
         "target_tokens": progress.target_tokens,
         "flops": progress.flops,
+        # Without validation, all of the training counts.
         "flops_until_best": progress.best_flops or progress.flops,
         "training_seconds": round(progress.elapsed_s, 1),
         "scored_on": scored_on,

@@ -57,6 +57,7 @@ def extend(
         tuple(dict.fromkeys((*known.targets, target))),
     )
     tags = [language_tag(code) for code in languages.targets] if languages.tagged else []
+    # A multilingual model already has the tags of its own targets.
     tags = [tag for tag in tags if tag not in codec.source.ids]
     segmenter = codec.source_segmenter
     pieces = _new_pieces(bundle, segmenter, [text for side in fresh for text in side], old, size)
@@ -69,6 +70,7 @@ def extend(
             config=config,
             weights=weights,
             card={"from": list(languages.sources), "to": list(languages.targets)},
+            # Learned for the old pieces
             shortlist=None,
             adapter=None,  # float_weights() contains it already
             ranges={},

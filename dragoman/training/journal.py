@@ -91,11 +91,13 @@ class Journal:
                 **({"mfu": round(self._utilisation(), 4)} if self._ceiling else {}),
             },
         )
+        # Without a terminal there is no progress bar, so print a line for each entry.
         if self._bar is None:
             self._console.print(f"step {step:,}/{self._last_step:,}  {self._shown()}")
         self._open_entry()
 
     def validation(self, step: int, values: dict[str, float]) -> None:
+        # The log has one line per entry: {"step": 1000, "kind": "valid", ...}.
         self._write(step, "valid", values)
         shown = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
         self.say(f"step {step:,}: validation {shown}")
@@ -149,7 +151,7 @@ class Journal:
 
     def _write(self, step: int, kind: str, values: dict[str, Any]) -> None:
         self._log.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
-        self._log.flush()
+        self._log.flush()  # for programs that follow the log
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(f"{kind}/{name}", value, step)

@@ -141,6 +141,7 @@ class Loader:
         self._share = (micro_batch_tokens, rank, ranks)
         self._most_alive = 0  # largest number of worker processes seen alive
         self._maker = BatchMaker(store, codec, config, *self._share)
+        # The plan decides which pairs make a batch; the maker turns them into arrays.
         corpus_weights = [corpus.weight for corpus in config.data.corpora]
         training = config.training
         weights = mixing_weights(store.sizes, corpus_weights, config.data.temperature)
@@ -188,6 +189,7 @@ class Loader:
                 after, future = ready.popleft()
                 yield after, self._result(future)
         finally:
+            # Do not wait: a killed worker would never finish.
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: "Future[list[Batch]]") -> list[Batch]:

@@ -105,6 +105,7 @@ def is_finished(folder: Path) -> bool:
 
 def new_config(folder: Path, requested: RunOverrides) -> Config:
     """Return the settings of a new run, and clear leftovers from its folder."""
+    # A model without a run may have been copied there, and must not be overwritten.
     if contains_run(folder) or (folder / MANIFEST).exists():
         raise RunError(
             f"{folder} already contains a run: continue with --resume, or choose another --out."
@@ -287,6 +288,7 @@ def _copy_streams(config: Config, folder: Path) -> Config:
             "standard input can be only one file: send one .tsv, or name the other side's file."
         )
     changed: dict[str, Any] = {}
+    # Rewrite the settings, so that a resumed run reads the copies.
     for name, corpora in before.items():
         trees = [to_tree(corpus) for corpus in corpora]
         for number, tree in enumerate(trees):

@@ -75,6 +75,7 @@ def lanes() -> int:
 
     With it, attention gives the same bits for any amount of padding.
     """
+    # The smallest that works wastes the least padding.
     return next((few for few in (4, 8) if _sums_are_equal(few)), MOST_LANES)
 
 

@@ -17,6 +17,7 @@ DOMAIN = "dragoman"
 
 def takes(config: ModelConfig, weights: Weights) -> bool:
     """True if the operators support this model."""
+    # The operators have no code for the rest of a panel or of a register.
     return (
         all_in_bytes(weights)
         and config.d_model % PANEL == 0
