@@ -81,16 +81,16 @@ def learn(given: argparse.Namespace) -> Iterator[Path]:
     lines = list(read_lines(given.general))[:GENERAL] if given.general else []
     general = [(line, "") for line in lines if line not in tested]
     named = dict(setting.split("=") for setting in given.set)
-    recipe = LoraConfig(**{name: json.loads(value) for name, value in named.items()})
+    config = LoraConfig(**{name: json.loads(value) for name, value in named.items()})
     for count in map(int, given.pairs.split(",")):
         started = time.perf_counter()
-        found = adapt(bundle, train[:count], "en", given.to, general, recipe, say=print)
+        found = adapt(bundle, train[:count], "en", given.to, general, config, say=print)
         minutes = (time.perf_counter() - started) / 60
         print(
             *map(str, found.gains), f"{count:,} pairs: {minutes:.1f} minutes", sep="\n", flush=True
         )
         told = {"pairs": count, "settings": named, "minutes": minutes, "steps": found.steps}
-        path = Path(f"{given.name}.{count}.{recipe.seed}.safetensors")
+        path = Path(f"{given.name}.{count}.{config.seed}.safetensors")
         safetensors.numpy.save_file(found.adapter, path, {"told": json.dumps(told)})
         yield path
 
@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=2000, help="sentences of each test set at most")
     parser.add_argument("--choose", action="store_true", help="score what settings are chosen on")
     parser.add_argument("--general", default="", help="English sentences to be replayed")
-    parser.add_argument("--set", action="append", default=[], help="a setting of the recipe")
+    parser.add_argument("--set", action="append", default=[], help="a setting of LoraConfig")
     parser.add_argument("--only-learn", action="store_true", help="leave the adapters' files")
     parser.add_argument("--adapter", type=Path, action="append", help="such a file, to be scored")
     parser.add_argument("--svg", type=Path)

@@ -128,7 +128,7 @@ def random_bundle(preset: str = "base", size: int = 16_000) -> Bundle:
     codec = Codec.learn(german, english, TextConfig(vocab_size=1000), Languages(("de",), ("en",)))
     missing = size - len(codec.source)
     pieces = Vocabulary((*codec.source.pieces, *(f"<{i}>" for i in range(missing))))
-    codec.source_segmenter.vocabulary = pieces  # type: ignore[misc]
+    codec.source_segmenter.vocabulary = pieces
     draw = np.random.default_rng(1)
     weights = {}
     for name, shape in plain_weights(config.model, size, size, shared=True):

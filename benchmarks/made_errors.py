@@ -19,7 +19,7 @@ from confidence import directions, lines_of, save
 
 from dragoman.decode.confidence.curves import fit
 from dragoman.decode.confidence.errors import KINDS, Reading, errors, read_features
-from dragoman.inspect.errors import readings
+from dragoman.inspect.error_kinds import readings
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.numbers import number_errors
 

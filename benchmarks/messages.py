@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.text.doctor import normalised
-from dragoman.text.memory import Memory
+from dragoman.text.translation_memory import Memory
 
 HELD_OUT = 1000  # messages for development, and again for the test
 Pair = tuple[str, str]

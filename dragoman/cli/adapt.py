@@ -75,7 +75,7 @@ def command(
     if folder.is_dir() and any(folder.iterdir()):
         raise RunError(f"{out} is not empty: choose another --out.")
     if not target and not holds_both_sides(source):
-        raise ConfigError(f"{source} has one side alone: name the file with its translations too.")
+        raise ConfigError(f"{source} has only one side: name the file with its translations, too.")
     guessed = (language_of(source), language_of(target)) if target else languages_of_tsv(source)
     from_, to = from_ or guessed[0], to or guessed[1]
     clock = Clock(60 * minutes, started)

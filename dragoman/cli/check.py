@@ -13,9 +13,9 @@ from dragoman.config import Corpus
 from dragoman.data.prepare import name_languages
 from dragoman.errors import ConfigError, CorpusError, escaped
 from dragoman.storage.files import storage_errors, writing
-from dragoman.text.doctor import HeldOut, Report, examine, fix
+from dragoman.text.doctor import CorpusReport, HeldOut, examine, fix
 from dragoman.text.parallel import Pair, holds_both_sides, read_lines, read_pairs, unpacked_name
-from dragoman.text.terms import Row, findings, looks_like_terms, rows_of
+from dragoman.text.terms import GlossaryRow, check_glossary, looks_like_terms, rows_of
 
 
 def command(
@@ -77,7 +77,7 @@ def command(
         raise CorpusError(f"{source} has findings, and --strict allows none.")
 
 
-def _terms(name: str, source: str, target: str, surely: bool) -> list[Row] | None:
+def _terms(name: str, source: str, target: str, surely: bool) -> list[GlossaryRow] | None:
     """The entries of a glossary; nothing if the file is a corpus."""
     ending = Path(unpacked_name(name)).suffix.lower()
     if not surely and ending not in (".tsv", ".csv", ".tbx"):
@@ -87,9 +87,9 @@ def _terms(name: str, source: str, target: str, surely: bool) -> list[Row] | Non
 
 
 def _check_terms(
-    name: str, rows: list[Row], source: str, target: str, strict: bool, as_json: bool
+    name: str, rows: list[GlossaryRow], source: str, target: str, strict: bool, as_json: bool
 ) -> None:
-    wrong = findings(rows, source, target)
+    wrong = check_glossary(rows, source, target)
     if as_json:
         print(json.dumps({"terms": len(rows), "findings": [one._asdict() for one in wrong]}))
     else:
@@ -126,7 +126,7 @@ def _two(files: str) -> tuple[str, str]:
     return source, target
 
 
-def _print(report: Report, parting: str, as_json: bool) -> None:
+def _print(report: CorpusReport, parting: str, as_json: bool) -> None:
     if as_json:
         findings = {f.kind: {"count": f.count, "first_lines": f.lines} for f in report.findings}
         print(
@@ -148,7 +148,7 @@ def _print(report: Report, parting: str, as_json: bool) -> None:
 
 
 def _write_fixed(
-    source: str, target: str, report: Report, held_out: HeldOut | None, folder: Path
+    source: str, target: str, report: CorpusReport, held_out: HeldOut | None, folder: Path
 ) -> None:
     """Both sides cleaned, plain text, and `changes.tsv`: line, what was done, why, and the pair as
     it was."""

@@ -11,7 +11,7 @@ import typer
 from dragoman.cli.loading import load_model
 from dragoman.cli.options import Device, EngineName, From, Json, Model, To
 from dragoman.decode.translator import WINDOW_LINES
-from dragoman.inspect.errors import find_errors
+from dragoman.inspect.error_kinds import find_errors
 from dragoman.text.parallel import read_pairs
 
 

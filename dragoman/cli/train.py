@@ -48,7 +48,7 @@ def command(
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Serve a page on this machine that shows the training.")
+        bool, typer.Option("--watch", help="Log example translations to TensorBoard.")
     ] = False,
 ) -> None:
     """Train a translator from two text files.

@@ -24,8 +24,8 @@ from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import AHEAD, WINDOW_LINES, Translator, numbered
 from dragoman.errors import ConfigError, escaped
 from dragoman.storage.files import storage_errors, writing
-from dragoman.text.memory import EXACT, Match, Memory
 from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
+from dragoman.text.translation_memory import EXACT, Match, Memory
 
 if TYPE_CHECKING:
     from dragoman.decode.cascade.defer import Deferral

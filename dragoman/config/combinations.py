@@ -10,14 +10,7 @@ from typing import Any
 
 from dragoman.config.variants import ARCHITECTURES, OBJECTIVES, POSITIONS, TABLES
 
-SIZES = (
-    "architecture",
-    "d_model",
-    "num_heads",
-    "d_ff",
-    "num_encoder_layers",
-    "num_decoder_layers",
-)
+SIZES = ("architecture", "d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers")
 # Presets set these for every architecture, so saved runs have them.
 _OF_PRESETS = ("norm_position", "dropout")
 
@@ -35,6 +28,7 @@ def incompatible_settings(settings: Mapping[str, Any], default: Mapping[str, Any
 def _not_of_this_architecture(
     settings: Mapping[str, Any], default: Mapping[str, Any]
 ) -> Iterator[str]:
+    # A setting without effect is an error: an experiment that varies it would compare equal models.
     architecture = settings["model.architecture"]
     for name, value in settings.items():
         read = not name.startswith("model.") or _within(
@@ -63,9 +57,11 @@ def _sizes(settings: Mapping[str, Any]) -> Iterator[str]:
 
 def _variants(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield conflicts with the chosen variants of the parts that this architecture reads."""
+    # Architectures that do not read a table keep its default, which conflicts with nothing.
     for name, table in TABLES.items():
         if _within(name, ARCHITECTURES[settings["model.architecture"]].reads):
             yield from table[settings[name]].needs(settings)
+    # Only a vector can be added to every layer again.
     kind, every_layer = (settings[f"model.positions.{name}"] for name in ("kind", "every_layer"))
     if not POSITIONS[kind].vector and every_layer:
         reason = "acts in every layer anyway" if POSITIONS[kind].in_attention else "adds nothing"
@@ -76,14 +72,14 @@ def _text(settings: Mapping[str, Any]) -> Iterator[str]:
     if settings["model.share_embeddings"] == "all" and not settings["text.shared"]:
         yield (
             "model.share_embeddings=all needs one vocabulary for both languages: set "
-            "text.shared=true or "
-            "model.share_embeddings=target."
+            "text.shared=true or model.share_embeddings=target."
         )
+    # Characters and whole words have no merges to drop.
     if settings["text.bpe_dropout"] and settings["text.tokenizer"] != "bpe":
         yield (
             f"text.bpe_dropout={settings['text.bpe_dropout']} skips merges of byte-pair encoding, "
-            "and "
-            f"text.tokenizer={settings['text.tokenizer']} has none: set text.bpe_dropout=0."
+            f"but text.tokenizer={settings['text.tokenizer']} does not merge: set "
+            "text.bpe_dropout=0."
         )
 
 
@@ -93,6 +89,7 @@ def _optimizer(settings: Mapping[str, Any], default: Mapping[str, Any]) -> Itera
             "training.optimizer=muon needs whole matrices: set training.sharded=false or "
             "training.optimizer=adam."
         )
+    # Adam has betas instead of a momentum.
     if (
         settings["training.optimizer"] != "muon"
         and settings["training.momentum"] != default["training.momentum"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.errors import ConfigError
 
+# By table: old key -> current key
 OLD_KEYS: dict[str, dict[str, str]] = {
     "text": {
         "vocabulary": "tokenizer",
@@ -28,10 +29,7 @@ OLD_KEYS: dict[str, dict[str, str]] = {
         "decoder_sublayer": "decoder_self_attention",
         "tied": "share_embeddings",
     },
-    "model.attention": {
-        "span": "pattern",
-        "memory": "cross_attention_layer",
-    },
+    "model.attention": {"span": "pattern", "memory": "cross_attention_layer"},
     "training": {
         "consistency": "r_drop_alpha",
         "risk_samples": "mrt_samples",
@@ -49,13 +47,11 @@ OLD_KEYS: dict[str, dict[str, str]] = {
         "by_sentence": "split_sentences",
     },
 }
-"""By table: old key -> current key."""
-
+# By current setting: old value -> current value
 OLD_VALUES: dict[str, dict[str, str]] = {
     "model.attention.heads_layout": {"shared": "multi-query"},
     "training.objective": {"risk": "mrt"},
 }
-"""By current setting: old value -> current value."""
 
 
 def with_current_names(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -20,17 +20,20 @@ from typing import TypeVar
 from dragoman.errors import ConfigError
 
 GROUP = "dragoman.plugins"
-LAB = "dragoman.lab"  # a string: the core never imports it, except at a name that it lacks
+# A string, since the core imports the lab only for a name that it lacks.
+LAB = "dragoman.lab"
 _named: list[str] = []
 T = TypeVar("T")
 
 
 def import_named(name: str) -> None:
     """Import a module that the user named, from the current folder or an installed one."""
+    # Only for this import: the current folder must not shadow installed modules later.
     sys.path.insert(0, str(Path.cwd()))
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # The module exists, but one of its own imports does not.
         if error.name != name:
             raise
         raise ConfigError(
@@ -38,6 +41,7 @@ def import_named(name: str) -> None:
         ) from None
     finally:
         sys.path.pop(0)
+    # Worker processes start without plug-ins and import these again.
     if name not in _named:
         _named.append(name)
 
@@ -58,6 +62,7 @@ class Registry(dict[str, T]):
 
 def import_until(found: Callable[[], bool]) -> bool:
     """Import plug-ins, the lab first, until `found` is true; return whether it is."""
+    # Importing all installed plug-ins is slower than importing the lab, and seldom needed.
     for step in (import_lab, import_installed):
         if found():
             return True

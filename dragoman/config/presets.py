@@ -43,9 +43,9 @@ PRESETS |= {
     for name, encoder in {"tiny": 4, "small": 8, "base": 12}.items()
 }
 DEFAULT_PRESET = "small"
+# Settings for fine-tuning: the rates of the presets would destroy what the model has learned.
 FINE_TUNING: dict[str, Any] = {
     "training.schedule": "inverse-sqrt",
     "training.learning_rate": 2e-4,
     "training.warmup_steps": 200,
 }
-"""Settings for fine-tuning: the rates of the presets would destroy what the model knows."""

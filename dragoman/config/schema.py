@@ -4,7 +4,7 @@
 
 Values come from four sources, the later ones winning: the defaults here, a preset, a TOML file,
 `--set`. Each field carries its documentation and rules, and is checked when it is set. The model's
-defaults are those of "Attention Is All You Need" (Vaswani et al., 2017).
+defaults are from "Attention Is All You Need" (Vaswani et al., 2017).
 
 The names of variants (`choices`) are listed here because this module must not import the code that
 they name; a test compares them with the tables next to that code.
@@ -48,8 +48,7 @@ from dragoman.config.variants import (
 )
 from dragoman.errors import ConfigError
 
-MOST_HYPOTHESES = 1000
-"""The largest beam, and the most translations that a request may ask for."""
+MOST_HYPOTHESES = 1000  # largest beam, and largest number of translations in a request
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,7 @@ class TextConfig:
         choices=("bpe", "word", "character", "marian"),
     )
     vocab_size: int = setting(
-        8000,
-        "pieces to learn; fewer if the corpus gives fewer",
-        at_least=1,
-        at_most=1_000_000,
+        8000, "pieces to learn; fewer if the corpus gives fewer", at_least=1, at_most=1_000_000
     )
     shared: bool = setting(True, "one vocabulary for both languages")
     bpe_dropout: float = setting(
@@ -127,14 +123,11 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class AttentionConfig:
+    # Variants other than the defaults are mostly for experiments (docs/variants.md).
     similarity: str = setting("scaled-dot", "how well a key fits a query", choices=SIMILARITIES)
     pattern: str = setting("soft", "which keys a query may attend to", choices=SPANS)
     window: int = setting(8, "keys on either side that local attention sees", at_least=0)
-    heads_layout: str = setting(
-        "paper",
-        "how heads split the input",
-        choices=HEADS_LAYOUTS,
-    )
+    heads_layout: str = setting("paper", "how heads split the input", choices=HEADS_LAYOUTS)
     groups: int = setting(
         2, "sets of keys and values, with heads_layout=grouped", at_least=1, at_most=1000
     )
@@ -161,35 +154,13 @@ class PositionsConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    architecture: str = setting(
-        "transformer",
-        "the kind of model",
-        choices=ARCHITECTURES,
-    )
-    d_model: int = setting(
-        512,
-        "model dimension (D)",
-        at_least=1,
-        at_most=65_536,
-    )
-    num_heads: int = setting(
-        8,
-        "attention heads (H)",
-        at_least=1,
-        at_most=1024,
-    )
+    architecture: str = setting("transformer", "the kind of model", choices=ARCHITECTURES)
+    d_model: int = setting(512, "model dimension (D)", at_least=1, at_most=65_536)
+    num_heads: int = setting(8, "attention heads (H)", at_least=1, at_most=1024)
     d_ff: int = setting(
-        2048,
-        "inner dimension of the feed-forward network",
-        at_least=1,
-        at_most=262_144,
+        2048, "inner dimension of the feed-forward network", at_least=1, at_most=262_144
     )
-    num_encoder_layers: int = setting(
-        6,
-        "layers of the encoder",
-        at_least=1,
-        at_most=1000,
-    )
+    num_encoder_layers: int = setting(6, "layers of the encoder", at_least=1, at_most=1000)
     num_decoder_layers: int = setting(6, "layers of the decoder", at_least=1, at_most=1000)
     cell: str = setting("lstm", "recurrent cell of rnn and rnn-attention", choices=("lstm", "gru"))
     kernel_width: int = setting(
@@ -243,6 +214,8 @@ class ModelConfig:
     positions: PositionsConfig = field(default_factory=PositionsConfig)
 
 
+# The values that make a plain Transformer, which our kernels, ONNX graphs and other systems
+# support. The tables of `variants` say the same of their own settings.
 PLAIN = {
     "architecture": ("transformer",),
     "activation": ("relu", "gelu", "swish"),
@@ -254,19 +227,17 @@ PLAIN = {
     "attention.projections": (True,),
     "positions.every_layer": (False,),
 }
-"""The settings of the plain Transformer, which our kernels, ONNX graphs and other systems support.
-`variants` adds its own.
-"""
 
 
 def beyond_plain(model: ModelConfig, in_graphs: bool = False) -> list[str]:
     """List the settings that differ from the plain Transformer.
 
-    With `in_graphs`, skip those that our ONNX graphs support.
+    With `in_graphs`, skip settings that our ONNX graphs support.
 
     >>> beyond_plain(ModelConfig(residual=False))
     ['model.residual=false']
     """
+    # Settings are either in PLAIN or in a table of variants.
     values = {f"model.{name}": value for name, value in leaves(to_tree(model))}
     other = [name for name in PLAIN if values[f"model.{name}"] not in PLAIN[name]]
     beyond = [f"model.{name}" for name in other]
@@ -283,6 +254,7 @@ def model_summary(model: ModelConfig) -> str:
     >>> model_summary(ModelConfig(positions=PositionsConfig(kind="rotary")))
     'transformer, 6+6 layers, d_model 512, 8 heads, post-norm, positions.kind=rotary'
     """
+    # The sizes come first in any case; other settings only if they are unusual.
     default = dict(leaves(to_tree(ModelConfig())))
     named = (*SIZES, "norm_position")
     unusual = [
@@ -300,43 +272,30 @@ def model_summary(model: ModelConfig) -> str:
 @dataclass(frozen=True)
 class TrainingConfig:
     seed: int = setting(1, "seed of all randomness", at_least=0, below=2**63)
+    # Initial weights; the pieces and the sizes of that model are kept, too.
     init: str = setting("", "folder of a trained model whose weights and pieces to start from")
-    max_steps: int = setting(
-        100_000,
-        "optimizer steps",
-        at_least=1,
-    )
+    max_steps: int = setting(100_000, "optimizer steps", at_least=1)
     max_epochs: float = setting(
-        0.0,
-        "passes over the corpus; 0: as many as max_steps needs",
-        at_least=0.0,
+        0.0, "passes over the corpus; 0: as many as max_steps needs", at_least=0.0
     )
     batch_tokens: int = setting(
-        25_000,
-        "target tokens in an optimizer step, over all ranks",
-        at_least=1,
+        25_000, "target tokens in an optimizer step, over all ranks", at_least=1
     )
     micro_batch_tokens: int = setting(
         0,
-        "source and target positions computed at once, padding included; 0: from free memory",
+        "source and target positions per forward pass, padding included; 0: from free memory",
         at_least=0,
     )
     label_smoothing: float = setting(
-        0.1,
-        "probability spread over the vocabulary",
-        at_least=0.0,
-        below=1.0,
+        0.1, "probability spread over the vocabulary", at_least=0.0, below=1.0
     )
     r_drop_alpha: float = setting(
         0.0,
         "R-Drop: weight of the divergence between two passes with different dropout (usually 2.5)",
         at_least=0.0,
     )
-    objective: str = setting(
-        "likelihood",
-        "what training minimizes",
-        choices=OBJECTIVES,
-    )
+    # mrt: minimum risk training (Shen et al. 2016)
+    objective: str = setting("likelihood", "what training minimizes", choices=OBJECTIVES)
     mrt_samples: int = setting(
         8, "mrt: translations sampled for each sentence", at_least=2, at_most=1000
     )
@@ -350,9 +309,7 @@ class TrainingConfig:
         choices=("inverse-sqrt", "noam", "linear", "cosine", "wsd", "constant"),
     )
     learning_rate: float = setting(
-        5e-4,
-        "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5",
-        at_least=0.0,
+        5e-4, "peak rate; with noam a factor on the paper's (width*warm-up)^-0.5", at_least=0.0
     )
     warmup_steps: int = setting(4000, "steps until the peak rate", at_least=0)
     optimizer: str = setting(
@@ -361,21 +318,16 @@ class TrainingConfig:
         choices=("adam", "muon"),
     )
     momentum: float = setting(0.95, "Muon: decay of the summed gradient", at_least=0.0, below=1.0)
+    # beta2 and epsilon are the paper's; torch's defaults are 0.999 and 1e-8.
     beta1: float = setting(0.9, "Adam: decay of the mean", at_least=0.0, below=1.0)
     beta2: float = setting(0.98, "Adam: decay of the squares", at_least=0.0, below=1.0)
     epsilon: float = setting(1e-9, "Adam: added to the root of the squares", at_least=0.0)
     weight_decay: float = setting(
         0.0, "AdamW: share of a weight subtracted per step, times the learning rate", at_least=0.0
     )
-    clip_norm: float = setting(
-        1.0,
-        "largest norm of the gradient; 0: not clipped",
-        at_least=0.0,
-    )
+    clip_norm: float = setting(1.0, "largest norm of the gradient; 0: not clipped", at_least=0.0)
     precision: str = setting(
-        "auto",
-        "auto: bf16 on a GPU that supports it",
-        choices=("auto", "float32", "bf16"),
+        "auto", "auto: bf16 on a GPU that supports it", choices=("auto", "float32", "bf16")
     )
     sharded: bool = setting(
         False, "under torchrun: spread weights and optimizer state over the ranks"
@@ -387,6 +339,7 @@ class TrainingConfig:
     patience: int = setting(
         10, "validations without a better BLEU before stopping; 0: never stop early", at_least=0
     )
+    # The window to average counts these checkpoints, too.
     checkpoint_every: int = setting(
         1000, "steps between checkpoints; each validation writes one too", at_least=1
     )
@@ -396,13 +349,11 @@ class TrainingConfig:
     log_every: int = setting(50, "steps between lines of the log", at_least=1)
 
 
+# The defaults are the paper's: beam 4 and a length penalty of 0.6.
 @dataclass(frozen=True)
 class DecodingConfig:
     beam_size: int = setting(
-        4,
-        "hypotheses per sentence; 1: greedy",
-        at_least=1,
-        at_most=MOST_HYPOTHESES,
+        4, "hypotheses per sentence; 1: greedy", at_least=1, at_most=MOST_HYPOTHESES
     )
     length_penalty: str = setting(
         "gnmt",
@@ -410,10 +361,7 @@ class DecodingConfig:
         choices=("gnmt", "power", "none"),
     )
     length_penalty_alpha: float = setting(
-        0.6,
-        "strength of the length penalty",
-        at_least=0.0,
-        at_most=10.0,
+        0.6, "strength of the length penalty", at_least=0.0, at_most=10.0
     )
     coverage_penalty: float = setting(
         0.0, "beta of the coverage penalty (needs attention)", at_least=0.0
@@ -424,9 +372,7 @@ class DecodingConfig:
     max_length_extra: int = setting(20, "... plus this many", at_least=0, at_most=10_000)
     min_length_ratio: float = setting(0.0, "target pieces per source piece at least", at_least=0.0)
     no_repeat_ngram_size: int = setting(
-        0,
-        "no n-gram of this many pieces occurs twice; 0: no limit",
-        at_least=0,
+        0, "no n-gram of this many pieces occurs twice; 0: no limit", at_least=0
     )
     patience: float = setting(
         1.0,
@@ -453,24 +399,21 @@ class DecodingConfig:
     )
     keep_names: bool = setting(
         True,
-        "repair names that a translation misspells, and search all pieces for those that the "
-        "shortlist cannot spell",
+        "repair names that a translation misspells; search all pieces for names that the shortlist "
+        "cannot spell",
     )
     short_lines: bool = setting(
         False,
-        "ask for lines of up to three words in several ways, and by way of English, and take the "
-        "answer that they agree on",
+        "translate lines of up to three words in several ways, also by way of English, and take "
+        "the result that most agree on",
     )
     shortlist: bool = setting(True, "search only the model's shortlist, if it has one")
     batch_tokens: int = setting(
-        0,
-        "source pieces translated at once; 0: chosen for the device",
-        at_least=0,
-        at_most=10_000_000,
+        0, "source pieces per batch; 0: chosen for the device", at_least=0, at_most=10_000_000
     )
     precision: str = setting(
         "auto",
-        "of a search on a GPU; auto: bf16 if the GPU supports it",
+        "precision of a search on a GPU; auto: bf16 if the GPU supports it",
         choices=("auto", "float32", "bf16"),
     )
 
@@ -487,6 +430,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for settings that conflict, before anything is computed."""
+        # The first conflict is enough for an error; the others may follow from it.
         for reason in incompatible_settings(flatten(self), _defaults()):
             raise ConfigError(reason)
 
@@ -507,6 +451,7 @@ def make_config(
     own_preset = from_file.pop("preset", DEFAULT_PRESET if file is None else None)
     name = preset or own_preset
     tree: dict[str, Any] = {}
+    # A file without `preset` starts from the defaults, a command without a file from a preset.
     if name is not None:
         if not isinstance(name, str) or name not in PRESETS:
             raise ConfigError(
@@ -515,6 +460,7 @@ def make_config(
             )
         put_all(tree, PRESETS[name])
     merge(tree, from_file)
+    # --set comes last, so it overrides preset and file.
     with nesting_errors("settings"):
         put_all(tree, by_current_name(settings or {}))
     return from_tree(tree)
@@ -529,6 +475,7 @@ def by_current_name(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def explicit_settings(file: str | Path | None) -> dict[str, Any]:
     """Return the settings that a TOML file sets, by dotted name."""
+    # `preset` is not a setting itself.
     tree = with_current_names(read_toml(file)) if file is not None else {}
     tree.pop("preset", None)
     with nesting_errors(str(file)):
@@ -546,10 +493,11 @@ def parse_set(assignments: list[str]) -> dict[str, Any]:
         key, equals, text = assignment.partition("=")
         if not equals or not key:
             raise ConfigError(f"--set {assignment!r} is not of the form section.key=value.")
+        # Let TOML's parser recognize numbers, booleans, strings and lists.
         try:
             with nesting_errors(f"--set {key}"):
                 value = tomllib.loads(f"value = {text}")["value"]
-        except ValueError:  # no TOML, or a number without end
+        except ValueError:  # not TOML, or a number with too many digits
             value = text
         settings[key.strip()] = value
     return settings
@@ -583,6 +531,7 @@ def replace(config: Config, settings: Mapping[str, Any]) -> Config:
     return from_tree(tree)
 
 
+# Cached: every new configuration is compared with the defaults.
 @cache
 def _defaults() -> dict[str, Any]:
     return {name: default for name, default, _ in describe(Config)}

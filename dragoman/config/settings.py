@@ -44,11 +44,13 @@ def build(kind: type, tree: Any, path: str = "", root: type | None = None) -> An
     root = root or kind
     by_key = {_key(f): f for f in fields(kind)}
     hints = _hints(kind)
+    # Unknown names are errors: a misspelled setting would silently have no effect.
     for key in tree:
         if key not in by_key:
             raise ConfigError(
                 f"setting {path}{key} is unknown{_near_setting(path, key, by_key, root)}."
             )
+    # Missing settings get the defaults of the dataclass.
     present = {key: f for key, f in by_key.items() if key in tree}
     return kind(
         **{
@@ -71,6 +73,7 @@ def describe(kind: type, path: str = "") -> Iterator[tuple[str, Any, str]]:
     """Yield (dotted name, default, documentation) of every setting, in order."""
     for f in fields(kind):
         hint = _hints(kind)[f.name]
+        # Tables within tables have no default of their own.
         if is_dataclass(hint):
             yield from describe(typing.cast(type, hint), f"{path}{_key(f)}.")
         else:
@@ -93,7 +96,8 @@ def read_toml(file: str | Path) -> dict[str, Any]:
             return tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{file}: no such file.") from None
-    except (OSError, ValueError) as error:  # what is not UTF-8, not TOML, or a number without end
+    # A ValueError: not UTF-8, not TOML, or a number with too many digits
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: {error}.") from None
 
 
@@ -111,6 +115,7 @@ def nesting_errors(where: str) -> Iterator[None]:
 
 def environment_number(name: str, default: int, at_least: int = 0, at_most: int = 2**62) -> int:
     """Read a whole number from an environment variable, with a default."""
+    # An empty variable counts as not set, as in most programs.
     text = os.environ.get(name, "").strip() or str(default)
     is_number = text.isascii() and text.isdecimal() and len(text) < 20
     if not (is_number and at_least <= int(text) <= at_most):
@@ -122,7 +127,9 @@ def environment_number(name: str, default: int, at_least: int = 0, at_most: int 
 
 
 def toml_lines(tree: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the lines of one table: plain values first, then tables, as TOML requires."""
+    """Yield the lines of one table."""
+    # TOML wants plain values before tables: a value after a table's header would belong to it.
+    # An empty list is written as a value: it has no tables to show its name.
     nested = {
         k: v for k, v in tree.items() if isinstance(v, Mapping) or (isinstance(v, list) and v)
     }
@@ -184,6 +191,7 @@ def _near_setting(path: str, key: str, siblings: Mapping[str, Any], root: type) 
 
     `model.warmup` suggests `training.warmup_steps`.
     """
+    # A typo is more likely than a wrong table.
     near = difflib.get_close_matches(key, list(siblings), n=1, cutoff=0.6)
     if near:
         return f" (did you mean {path}{near[0]}?)"
@@ -196,12 +204,15 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     """Check one value against its type and rules."""
     if is_dataclass(hint):
         return build(typing.cast(type, hint), value, f"{path}.", root)
-    if isinstance(hint, types.GenericAlias):  # tuple[Corpus, ...]
+    # The only generic type is tuple[Corpus, ...].
+    if isinstance(hint, types.GenericAlias):
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path} is {value!r}: expected a list of tables, [[{path}]].")
         return tuple(build(hint.__args__[0], item, f"{path}.", root) for item in value)
-    if isinstance(value, int) and value.bit_length() > 64:  # Python might refuse to print it
+    # Python refuses to print very long integers, so an error could not name the value.
+    if isinstance(value, int) and value.bit_length() > 64:
         raise ConfigError(f"{path} is a number of {value.bit_length()} bits: expected at most 64.")
+    # 1 is a valid float and 1.0 a valid integer, but True is neither.
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
@@ -209,6 +220,7 @@ def _value(hint: Any, value: Any, f: "dataclasses.Field[Any]", path: str, root: 
     if type(value) is not hint:
         raise ConfigError(f"{path} is {value!r}: expected {_type_name(hint)}.")
     rules = f.metadata
+    # A choice may come from the lab or from a plug-in, which are imported only when it is missing.
     choices = rules.get("choices")
     if choices is not None and not import_until(lambda: value in choices):
         raise ConfigError(
@@ -234,7 +246,8 @@ def _key(f: "dataclasses.Field[Any]") -> str:
 
 
 def _toml_value(value: Any) -> str:
-    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL
+    # TOML has the escapes of JSON, but must also escape DEL.
+    if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return str(value).lower()

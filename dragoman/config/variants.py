@@ -12,11 +12,11 @@ from typing import Any
 
 from dragoman.config.plugins import Registry
 
-Given = Mapping[str, Any]
-"""Settings by dotted name: given["model.d_model"]."""
+# Settings by dotted name: settings["model.d_model"]
+Settings = Mapping[str, Any]
 
 
-def _nothing(settings: Given) -> Iterator[str]:
+def _nothing(settings: Settings) -> Iterator[str]:
     """No conflicts with other settings."""
     return iter(())
 
@@ -36,7 +36,7 @@ class Variant:
     plain: bool = False
     in_graphs: bool = False
     fused: bool = True
-    needs: Callable[[Given], Iterator[str]] = _nothing
+    needs: Callable[[Settings], Iterator[str]] = _nothing
     module: str = ""
 
 
@@ -73,14 +73,15 @@ class Objective(Variant):
     copies: Callable[[Any], int] = lambda training: 1
 
 
-def even_width(settings: Given) -> Iterator[str]:
+def even_width(settings: Settings) -> Iterator[str]:
     width = settings["model.d_model"]
     if width % 2:
         yield f"model.d_model={width} is odd: sinusoidal positions are pairs of sine and cosine."
 
 
-def _reaches(settings: Given) -> Iterator[str]:
+def _reaches(settings: Settings) -> Iterator[str]:
     places, longest = settings["model.positions.max_length"], settings["data.max_length"]
+    # A sentence of max_length pieces and its end token need one position more.
     if places <= longest:
         yield (
             f"model.positions.max_length={places} does not reach beyond data.max_length={longest} "
@@ -88,8 +89,9 @@ def _reaches(settings: Given) -> Iterator[str]:
         )
 
 
-def _even_features(settings: Given) -> Iterator[str]:
+def _even_features(settings: Settings) -> Iterator[str]:
     width, heads = settings["model.d_model"], settings["model.num_heads"]
+    # Wide heads have all D features each.
     features = width if settings["model.attention.heads_layout"] == "wide" else width // heads
     if features % 2:
         yield (
@@ -98,24 +100,26 @@ def _even_features(settings: Given) -> Iterator[str]:
         )
 
 
-def _as_many_layers(settings: Given) -> Iterator[str]:
+def _as_many_layers(settings: Settings) -> Iterator[str]:
     encoder, decoder = settings["model.num_encoder_layers"], settings["model.num_decoder_layers"]
+    # Decoder layer i attends to encoder layer i.
     if encoder != decoder:
         yield (
             "model.attention.cross_attention_layer=same-layer pairs the layers, but there are "
-            f"{encoder} in the "
-            f"encoder and {decoder} in the decoder: set model.num_encoder_layers={decoder}."
+            f"{encoder} in the encoder and {decoder} in the decoder: set "
+            f"model.num_encoder_layers={decoder}."
         )
 
 
-def _recurrent(settings: Given) -> Iterator[str]:
+def _recurrent(settings: Settings) -> Iterator[str]:
     if not settings["model.decoder_attention"]:
         yield (
-            "model.decoder_attention=false is about attention, which "
-            "model.decoder_self_attention=ssru has not: leave it at true."
+            "model.decoder_attention=false has no effect on model.decoder_self_attention=ssru: "
+            "leave it at true."
         )
 
 
+# Settings that all neural architectures read, and settings of a Transformer's layers
 NEURAL = ("dropout", "output_bias", "share_embeddings")
 BLOCK = (
     "activation",
@@ -138,21 +142,12 @@ ARCHITECTURES = Registry(
     }
 )  # fmt: skip
 OBJECTIVES = Registry({"likelihood": Objective("learn the references")})
-SIMILARITIES: Registry[Variant] = Registry(
-    {
-        "scaled-dot": Variant("q·k/√K", plain=True),
-    }
-)
-SPANS: Registry[Variant] = Registry(
-    {
-        "soft": Variant("all keys", plain=True),
-    }
-)
+SIMILARITIES: Registry[Variant] = Registry({"scaled-dot": Variant("q·k/√K", plain=True)})
+SPANS: Registry[Variant] = Registry({"soft": Variant("all keys", plain=True)})
 HEADS_LAYOUTS: Registry[Variant] = Registry(
-    {
-        "paper": Variant("each head gets all of the input, as D/H features", plain=True),
-    }
+    {"paper": Variant("each head gets all of the input, as D/H features", plain=True)}
 )
+# Not registries: plug-ins cannot add to these, because the Transformer's code knows all entries.
 MEMORIES = {
     "last": Variant("decoder layers look at the last encoder layer", plain=True),
     "same-layer": Variant(
@@ -171,33 +166,22 @@ POSITIONS: Registry[Position] = Registry(
     {
         "none": Position("no positions"),
         "sinusoidal": Position(
-            "sines and cosines of many wavelengths",
-            plain=True,
-            vector=True,
-            needs=even_width,
+            "sines and cosines of many wavelengths", plain=True, vector=True, needs=even_width
         ),
         "learned": Position(
-            "a learned vector for each position",
-            plain=True,
-            vector=True,
-            needs=_reaches,
+            "a learned vector for each position", plain=True, vector=True, needs=_reaches
         ),
         "rotary": Position(
-            "queries and keys are rotated (RoPE)",
-            in_attention=True,
-            needs=_even_features,
+            "queries and keys are rotated (RoPE)", in_attention=True, needs=_even_features
         ),
-        "relative": Position(
-            "a learned number for each distance",
-            in_attention=True,
-            fused=False,
-        ),
+        "relative": Position("a learned number for each distance", in_attention=True, fused=False),
         "alibi": Position(
             "scores fall with the distance, with a slope per head", in_attention=True, fused=False
         ),
     }
 )
 JOINS: Registry[Variant] = Registry({"add": Variant("x + p", plain=True)})
+# The settings whose choices are variants
 TABLES: dict[str, Mapping[str, Variant]] = {
     "model.attention.similarity": SIMILARITIES,
     "model.attention.pattern": SPANS,
@@ -207,4 +191,3 @@ TABLES: dict[str, Mapping[str, Variant]] = {
     "model.positions.kind": POSITIONS,
     "model.positions.join": JOINS,
 }
-"""The settings whose choices are variants."""

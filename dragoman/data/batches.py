@@ -19,12 +19,12 @@ import numpy as np
 from dragoman.data.order import ROUNDS, Mixture, shuffled
 from dragoman.text.vocabulary import Vocabulary
 
-_WINDOW = 2**18
-"""Number of pairs that are sorted by length together."""
+_WINDOW = 2**18  # pairs that are sorted by length together
 
 
 def rng(*key: int) -> np.random.Generator:
-    """Return a generator that depends on its key alone: rng(seed, epoch), rng(seed, step, ...)."""
+    """Return a random generator for a key, such as (seed, epoch) or (seed, step, ...)."""
+    # A SeedSequence mixes the key, so neighboring keys give independent generators.
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
@@ -55,20 +55,15 @@ def make_batch(
 ) -> Batch:
     """Build a batch from right-padded rows, the targets still without <s> and </s>."""
     rows = len(target)
+    # Teacher forcing: the decoder reads the target shifted right by one.
     target_in = np.concatenate([np.full((rows, 1), vocabulary.bos), target], axis=1)
     target_out = np.concatenate([target, np.full((rows, 1), vocabulary.pad)], axis=1)
     target_out[np.arange(rows), target_lengths] = vocabulary.eos
     real = np.arange(target_out.shape[1]) <= target_lengths[:, None]  # (B, T)
-    chosen = np.arange(rows) if indices is None else indices
-    return Batch(
-        source,
-        target_in,
-        target_out,
-        np.flatnonzero(real),
-        source_lengths,
-        target_lengths + 1,
-        chosen,
-    )
+    if indices is None:
+        indices = np.arange(rows)
+    chosen = np.flatnonzero(real)
+    return Batch(source, target_in, target_out, chosen, source_lengths, target_lengths + 1, indices)
 
 
 def lengths_only(
@@ -78,10 +73,8 @@ def lengths_only(
 
     `target_lengths` do not count the end tokens.
     """
-    none = np.zeros((len(indices), 0), dtype=np.int64)
-    return Batch(
-        none, none, none, np.zeros(0, dtype=np.int64), source_lengths, target_lengths + 1, indices
-    )
+    ids, real = np.zeros((len(indices), 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    return Batch(ids, ids, ids, real, source_lengths, target_lengths + 1, indices)
 
 
 def dummy_batch(source: Vocabulary, target: Vocabulary) -> Batch:
@@ -90,6 +83,7 @@ def dummy_batch(source: Vocabulary, target: Vocabulary) -> Batch:
     Sharded ranks must all run the forward pass; this batch is one empty sentence whose loss is
     masked.
     """
+    # A length of 0 keeps the dummy out of the count of tokens, a target of -1 out of the loss.
     nothing = collate([[source.eos]], [[]], source, target)
     return replace(
         nothing, target_out=np.full((1, 1), -1), target_lengths=np.zeros(1, dtype=np.int64)
@@ -101,42 +95,22 @@ def repeat_batch(batch: Batch) -> Batch:
     source, target_in, target_out = (
         np.tile(a, (2, 1)) for a in (batch.source, batch.target_in, batch.target_out)
     )
+    lengths = (np.tile(a, 2) for a in (batch.source_lengths, batch.target_lengths, batch.indices))
+    # The second copy follows all positions of the first, padding included.
     real = np.concatenate([batch.real, batch.real + batch.target_in.size])
-    source_lengths = np.tile(batch.source_lengths, 2)
-    target_lengths = np.tile(batch.target_lengths, 2)
-    return Batch(
-        source,
-        target_in,
-        target_out,
-        real,
-        source_lengths,
-        target_lengths,
-        np.tile(batch.indices, 2),
-    )
+    return Batch(source, target_in, target_out, real, *lengths)
 
 
 def split_batch(batch: Batch) -> list[Batch]:
     """Split a batch into two, each padded only as far as its own rows need."""
     parts = []
-    for rows in (slice(0, len(batch.indices) // 2), slice(len(batch.indices) // 2, None)):
+    middle = len(batch.indices) // 2
+    for rows in (slice(0, middle), slice(middle, None)):
         source_lengths, target_lengths = batch.source_lengths[rows], batch.target_lengths[rows]
-        s = source_lengths.max()
-        t = target_lengths.max()
+        s, t = source_lengths.max(), target_lengths.max()
         real = np.flatnonzero(np.arange(t) < target_lengths[:, None])
-        source = batch.source[rows, :s]
-        target_in = batch.target_in[rows, :t]
-        target_out = batch.target_out[rows, :t]
-        parts.append(
-            Batch(
-                source,
-                target_in,
-                target_out,
-                real,
-                source_lengths,
-                target_lengths,
-                batch.indices[rows],
-            )
-        )
+        ids = (batch.source[rows, :s], batch.target_in[rows, :t], batch.target_out[rows, :t])
+        parts.append(Batch(*ids, real, source_lengths, target_lengths, batch.indices[rows]))
     return parts
 
 
@@ -154,7 +128,7 @@ def collate(
 
 
 def pad(sequences: Sequence[Sequence[int]], value: int) -> np.ndarray:
-    """Rows of one length. (B, longest)
+    """Pad sequences on the right. (B, longest)
 
     >>> pad([[5, 6], [7]], 0).tolist()
     [[5, 6], [7, 0]]
@@ -192,6 +166,7 @@ class BatchPlan:
         self._source, self._target = source_lengths, target_lengths
         self._budget, self._seed = batch_tokens, seed
         self._mixture = mixture or Mixture([len(target_lengths)], [1.0])
+        # Windows of nearly equal size, not a short one at the end.
         self._windows = math.ceil(len(self._mixture) / window)
 
     def window(self, epoch: int, number: int) -> list[np.ndarray]:
@@ -204,6 +179,7 @@ class BatchPlan:
         pairs = self._mixture.pairs(shuffled(places, visits, of_visits), of_pairs)
         # The end token counts: it is predicted too.
         sources, targets = self._source[pairs], self._target[pairs] + 1
+        # The target decides, the source breaks ties: only target tokens count for the budget.
         by_length = np.lexsort((sources, targets))
         pairs = pairs[by_length]
         batches = cut(targets[by_length], self._budget)
@@ -222,6 +198,7 @@ class BatchPlan:
 
         The next window is built in a thread while the current one is used.
         """
+        # One thread is enough: it works while the model trains on the current window.
         epoch, window, start = position.epoch, position.window, position.batch
         with ThreadPoolExecutor(1, "windows") as ahead:
             coming = ahead.submit(self.window, epoch, window)
@@ -248,6 +225,7 @@ def cut(lengths: np.ndarray, budget: int) -> list[slice]:
     >>> cut(np.array([3, 3, 3, 9]), 6)
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
+    # Bisect in the cumulative sums instead of adding up item by item.
     ends = np.cumsum(lengths)
     slices = []
     start = 0
@@ -268,8 +246,9 @@ def even_parts(sizes: np.ndarray, count: int) -> list[slice]:
     count = min(count, len(sizes))
     ends = np.cumsum(sizes)
     inner = np.arange(1, count)
+    # The ideal borders are at multiples of the mean sum. Shift them so that every group gets at
+    # least one item.
     wanted = np.searchsorted(ends, ends[-1] * inner / count, side="right")
-    # Every group gets at least one item.
     borders = inner + np.clip(np.maximum.accumulate(wanted - inner), 0, len(sizes) - count)
     return [slice(int(a), int(b)) for a, b in pairwise([0, *borders, len(sizes)])]
 
@@ -284,6 +263,7 @@ def micro_batches(
     slices, start = [], 0
     longest_source = longest_target = 0
     for row, (s, t) in enumerate(zip(source_lengths, target_lengths, strict=True)):
+        # All rows of a group are padded to its longest source and its longest target.
         longest_source, longest_target = max(longest_source, s), max(longest_target, t)
         if row > start and (row - start + 1) * (longest_source + longest_target) > budget:
             slices.append(slice(start, row))

@@ -24,6 +24,7 @@ def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     >>> sorted(shuffled(np.arange(7), 7, keys).tolist())
     [0, 1, 2, 3, 4, 5, 6]
     """
+    # Half of the bits, rounded up, so that 4^half covers the range.
     half = np.uint64(max(1, -(-(size - 1).bit_length() // 2)))
     numbers = _network(places.astype(np.uint64), half, keys)
     while len(outside := np.flatnonzero(numbers >= size)):
@@ -34,6 +35,7 @@ def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
 def _network(numbers: np.ndarray, half: np.uint64, keys: np.ndarray) -> np.ndarray:
     low = (np.uint64(1) << half) - np.uint64(1)
     left, right = numbers >> half, numbers & low
+    # Each round is invertible for any hash, so the network is a permutation.
     for key in keys:
         left, right = right, left ^ (_hashed(right ^ key) & low)
     return (left << half) | right
@@ -59,10 +61,9 @@ def mixing_weights(
     """
     visits = np.array(sizes) * np.array(weights)
     wanted = visits ** (1 / temperature)
-    return [
-        float(w / n) if n else 0.0
-        for w, n in zip(wanted * (visits.sum() / wanted.sum()), sizes, strict=True)
-    ]
+    # Scale the shares so that an epoch keeps its number of visits.
+    wanted *= visits.sum() / wanted.sum()
+    return [float(w / n) if n else 0.0 for w, n in zip(wanted, sizes, strict=True)]
 
 
 class Mixture:
@@ -91,6 +92,7 @@ class Mixture:
         for corpus in np.unique(corpora):
             here = corpora == corpus
             size = int(self._sizes[corpus])
+            # Visits of a corpus are consecutive; visit i + size is pair i again.
             first = self._ends[corpus - 1] if corpus else 0
             pairs[here] = self._starts[corpus] + shuffled((visits[here] - first) % size, size, keys)
         return pairs

@@ -14,8 +14,8 @@ import numpy as np
 
 from dragoman.data.batches import Batch
 
+# A packed batch is compiled for the smallest of these that covers its longest sentence.
 LENGTHS = (32, 64, 128)
-"""A packed batch is compiled for the smallest of these that covers its longest sentence."""
 
 
 class PackedShape(NamedTuple):
@@ -45,6 +45,7 @@ class PackedBatch:
         """Return the batch with all of its sentences repeated once."""
         sources, targets, sentences, longest = self.shape
         parts = np.split(self.ints, np.cumsum(self.shape.sizes)[:-1])
+        # Ids and positions repeat; the start offsets of the second copy follow the first one.
         doubled = [np.tile(part, 2) for part in parts[:5]]
         doubled += [
             np.concatenate([s, s[1:] + size])
@@ -60,15 +61,18 @@ def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> Packed
     longest = max(batch.source_lengths.max(), batch.target_lengths.max())
     if longest > LENGTHS[-1]:
         return None
+    # Kernels are compiled for a few block lengths only.
     block = next(length for length in LENGTHS if length >= longest)
     sources, targets = (
         _round_up(int(n.sum()), quantum) for n in (batch.source_lengths, batch.target_lengths)
     )
     source_lengths = _filled(batch.source_lengths, sources, block)
     target_lengths = _filled(batch.target_lengths, targets, block)
+    # The number of sentences is a power of two: few shapes, and empty sentences cost nothing.
     sentences = 1 << (max(len(source_lengths), len(target_lengths)) - 1).bit_length()
     source_starts = _starts(source_lengths, sentences)
     target_starts = _starts(target_lengths, sentences)
+    # Boolean indexing drops the padding and concatenates the sentences.
     real_source = np.arange(batch.source.shape[1]) < batch.source_lengths[:, None]  # (B, S)
     parts = [
         _padded(batch.source[real_source], sources, source_pad),
@@ -103,6 +107,7 @@ def _starts(lengths: np.ndarray, sentences: int) -> np.ndarray:
 
     (sentences+1,)
     """
+    # Empty sentences at the end start where the last one ends.
     starts = np.full(sentences + 1, lengths.sum())
     starts[0] = 0
     starts[1 : len(lengths) + 1] = lengths.cumsum()

@@ -13,8 +13,9 @@ import numpy as np
 
 from dragoman.data.batches import Batch
 
-_FINE, _COARSE = 4, 8  # lengths are rounded up to multiples of these:
-_SHORT = 32  # of _FINE up to this length, of _COARSE beyond it
+# Lengths are rounded up to multiples of _FINE, and of _COARSE beyond _SHORT.
+_FINE, _COARSE = 4, 8
+_SHORT = 32
 
 
 class BucketShape(NamedTuple):
@@ -46,7 +47,9 @@ def pad_to_bucket(batch: Batch, quantum: int, source_pad: int, target_pad: int) 
     """Pad a batch to its bucket, its target tokens to a multiple of the quantum."""
     sentences = _few_bits(len(batch.indices))
     source, target = (_round_length(side.shape[1]) for side in (batch.source, batch.target_in))
+    # -(-a // b) rounds up.
     tokens = -(-len(batch.real) // quantum) * quantum
+    # The target is wider now, so recompute the flattened indices.
     rows, columns = np.divmod(batch.real, batch.target_in.shape[1])
     missing = tokens - len(batch.real)
     parts = [
@@ -75,10 +78,8 @@ def _round_length(length: int) -> int:
 
 
 def _filled(ids: np.ndarray, rows: int, columns: int, pad: int) -> np.ndarray:
-    """Pad ids (B, T) to (rows, columns); extra rows repeat the first one.
-
-    Rows of padding alone would give attention an empty softmax.
-    """
+    """Pad ids (B, T) to (rows, columns); extra rows repeat the first one."""
+    # Rows that consist of padding would give attention an empty softmax.
     wide = np.full((rows, columns), pad)
     wide[: len(ids), : ids.shape[1]] = ids
     wide[len(ids) :] = wide[0]

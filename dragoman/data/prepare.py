@@ -1,19 +1,17 @@
-"""From text files to what training reads.
+"""Prepare text files for training: a codec, a store of ids, and a held-out validation set.
 
-That is languages, a held-out validation set, a codec, and a store of ids.
+Each file is read, checked and encoded once, even if it is part of several corpora. In order:
 
-Each file is read, looked at and encoded once, however many corpora it is part of. In order:
+    copy        copy the lines of all files into the store, side after side
+    look        check each sentence: is it empty, has it flaws; compute a key to find held-out text
+    examine     check each corpus by the looks at its sides; draw pairs for validation
+    learn       learn pieces from words, unless a codec is given
+    encode      encode each sentence
+    pair        select the lines of each corpus that training may see
 
-    copy        the lines of all files into the store, side after side
-    look        at each sentence: is it empty, what is wrong with it, a key to find held-out text by
-    examine     each corpus by the looks at its two sides; draw pairs for validation
-    learn       pieces from words, unless a codec is given
-    encode      each sentence
-    pair        keep of each corpus the lines that training may see
-
-What touches text runs on all cores (`encoding`); what is done for each corpus is arithmetic on
-arrays. Everything is written into a folder beside its final place, which is then renamed: what
-bears the final name is whole.
+Work on text runs on all cores (`prepare_workers`); work on corpora is arithmetic on arrays.
+Everything is written into a temporary folder, which is renamed at the end. So a folder under its
+final name is always complete.
 """
 
 import json
@@ -60,7 +58,7 @@ from dragoman.text.alignment import find_alarms, places_of_blocks
 from dragoman.text.codec import Codec
 from dragoman.text.doctor import (
     LOOK,
-    Report,
+    CorpusReport,
     add_repeats,
     are_usable,
     held_out_key,
@@ -82,7 +80,7 @@ from dragoman.text.repeats import Repeats
 
 _HELD_OUT_SHARE = 0.05
 SENTENCES_TO_LEARN_FROM = 1_000_000
-_BLOCK = 2**20  # sentences or pairs at once
+_BLOCK = 2**20  # sentences or pairs in memory
 _SETTINGS = "prepared.toml"
 _BYTE = np.dtype(np.uint8)
 _DRAWN = np.dtype([("draw", np.float64), ("corpus", np.int64), ("line", np.int64)])
@@ -94,7 +92,7 @@ class Sentences:
 
     sources: list[str]
     targets: list[str]
-    tos: list[str]  # the target language of each, "" where unknown
+    tos: list[str]  # the target language of each sentence; empty if unknown
 
 
 @dataclass(frozen=True)
@@ -103,11 +101,12 @@ class Dataset:
     train: Store
     valid: Sentences
     too_long: int
-    notes: list[str]  # what the user should know about the corpus
+    notes: list[str]  # problems of the corpus, to be printed
 
 
 def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
     """Fill in missing languages of corpora from their file names."""
+    # Explicit languages win over file names.
     named = []
     for corpus in corpora:
         if corpus.target:
@@ -125,16 +124,15 @@ def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
 
 
 def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Dataset:
-    """Read, check, hold out, learn pieces (unless a codec is given), encode and write.
-
-    Then open the result.
-    """
+    """Prepare the corpora of a configuration in a folder, and open the result."""
+    # A killed attempt may have left its temporary folder.
     aside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
         _fill(aside, config, codec)
     except BaseException:
+        # Even an interruption must not leave a half-filled folder.
         shutil.rmtree(aside, ignore_errors=True)
         raise
     aside.rename(folder)
@@ -145,6 +143,7 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
     """Write all files of a prepared folder."""
     corpora = name_languages(config.data.corpora)
     languages = _languages_of(corpora)
+    # Fine-tuning may name the languages of a model that did not know them.
     if codec is not None and not codec.languages.tagged and languages.targets:
         codec = replace(codec, languages=languages)
     excluded = read_sentences(config.data.exclude)
@@ -159,6 +158,8 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
             raise CorpusError(
                 f"{', '.join(c.source for c in corpora)}: there are no pairs to train on."
             )
+        # Every training pair that shares a sentence with the held-out sets is removed, not only the
+        # pairs themselves.
         held_out = _find(
             [*valid.sources, *valid.targets, *excluded.sources, *excluded.targets], text, looks
         )
@@ -166,18 +167,18 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         if not in_training.any():
             raise CorpusError(
                 f"{corpora[0].source}: no pair is left to train on: all share a sentence with "
-                "those held out."
+                "held-out pairs."
             )
         if codec is None:
             codec = _learn(corpora, text, in_training, config.text, languages, workers)
         for name, raw in codec.to_files().items():
             (aside / name).write_bytes(raw)
         _encode(text, codec, config.text.tokenizer, aside, workers)
-    kept_out, too_long, longest = _pair(
+    removed, too_long, longest = _pair(
         corpora, text, looks, held_out, codec, config.data.max_length
     )
-    (aside / "looks").unlink()
-    notes = alarms + _notes(corpora, reports, kept_out, len(valid.sources), config)
+    (aside / "looks").unlink()  # a temporary file
+    notes = alarms + _notes(corpora, reports, removed, len(valid.sources), config)
     if too_long:
         notes.append(
             f"{too_long:,} pairs longer than data.max_length={config.data.max_length} pieces (the "
@@ -194,45 +195,42 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
 
 def _notes(
     corpora: tuple[Corpus, ...],
-    reports: list[Report],
-    kept_out: list[int],
+    reports: list[CorpusReport],
+    removed: list[int],
     drawn: int,
     config: Config,
 ) -> list[str]:
-    """Describe problems of the corpora, and how many pairs of each were held out.
+    """Describe problems of the corpora, and how many pairs were removed because of held-out text.
 
-    Both directions of the same two files share their problems, which are reported once.
+    Both directions of the same two files have the same problems, which are reported once.
     """
-    files_told = _once(corpora)
+    rows = _distinct_files(corpora)
     notes = [
-        f"{corpora[row].source}: {finding}"
-        for row in files_told
-        for finding in reports[row].findings
+        f"{corpora[row].source}: {finding}" for row in rows for finding in reports[row].findings
     ]
     if config.data.exclude:
         notes += [
-            f"{corpora[row].source}: {kept_out[row]:,} pairs share a sentence with data.exclude, "
-            f"and are left out"
-            for row in files_told
-            if kept_out[row]
+            f"{corpora[row].source}: {removed[row]:,} pairs share a sentence with data.exclude, "
+            f"and are not used"
+            for row in rows
+            if removed[row]
         ]
-    elif shared := sum(kept_out) - drawn:
+    elif shared := sum(removed) - drawn:
         notes.append(
-            f"{shared:,} more pairs share a sentence with those held out for validation, and are "
-            "left out"
+            f"{shared:,} more pairs share a sentence with held-out pairs, and are not used"
         )
     return notes
 
 
-def _once(corpora: tuple[Corpus, ...]) -> list[int]:
+def _distinct_files(corpora: tuple[Corpus, ...]) -> list[int]:
     """Return the corpora whose pair of files has not occurred before, in either order."""
-    seen = [frozenset((corpus.source, corpus.target)) for corpus in corpora]
-    return [row for row, files in enumerate(seen) if files not in seen[:row]]
+    files = [frozenset((corpus.source, corpus.target)) for corpus in corpora]
+    return [row for row, pair in enumerate(files) if pair not in files[:row]]
 
 
-def _alarms(corpora: tuple[Corpus, ...], text: "_Text", workers: Workers) -> Iterator[str]:
+def _alarms(corpora: tuple[Corpus, ...], text: "_StoredText", workers: Workers) -> Iterator[str]:
     """Check a sample of each corpus for shifted lines and swapped languages."""
-    numbers = _once(corpora)
+    numbers = _distinct_files(corpora)
     calls = (
         (text.folder, *(text.sides[side] for side in text.joined[number]), corpora[number])
         for number in numbers
@@ -243,6 +241,7 @@ def _alarms(corpora: tuple[Corpus, ...], text: "_Text", workers: Workers) -> Ite
 
 def _alarms_of(folder: Path, source: Side, target: Side, corpus: Corpus) -> list[str]:
     rows = RaggedFile(folder, TEXT, _BYTE)
+    # Only a sample is read, however large the corpus is.
     blocks = []
     for place in places_of_blocks(source.sentences):
         left, right = (
@@ -296,6 +295,7 @@ def read_sentences(corpora: Iterable[Corpus]) -> Sentences:
 
 def _languages_of(corpora: Iterable[Corpus]) -> Languages:
     """Collect the languages of the corpora; several target languages must all have names."""
+    # Several targets need tags, and a tag needs a name.
     corpora = list(corpora)
     targets = list(dict.fromkeys(c.target_language for c in corpora))
     if len(targets) > 1 and not all(targets):
@@ -308,7 +308,7 @@ def _languages_of(corpora: Iterable[Corpus]) -> Languages:
 
 
 @dataclass(frozen=True)
-class _Text:
+class _StoredText:
     """A store being written: its folder, its sides, and the two sides of each corpus."""
 
     folder: Path
@@ -333,11 +333,12 @@ class _Text:
 _Key = tuple[str, int | None]  # a file of lines, or a .tsv and one of its columns
 
 
-def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
+def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _StoredText:
     """Copy the lines of all files into a store, each side once.
 
     The two sides of a corpus must have equally many lines.
     """
+    # Several corpora may share a file, and a file may be a source here and a target there.
     keys = [_sides_of(corpus) for corpus in corpora]
     parts: dict[_Key, list[Path]] = {key: [] for pair in keys for key in pair}
     work: list[CopyJob] = []
@@ -348,6 +349,8 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
             for column, place in zip(columns, places, strict=True):
                 parts[name, column].append(place)
             work.append(CopyJob(file, places))
+    # Every file is copied into a part of its own, since workers run in parallel. The parts are then
+    # appended to the store in order.
     lines = dict(zip((part.places[0] for part in work), workers.copy(work), strict=True))
     for corpus, (source, target) in zip(corpora, keys, strict=True):
         if corpus.target:
@@ -363,7 +366,7 @@ def _copy(corpora: tuple[Corpus, ...], aside: Path, workers: Workers) -> _Text:
             sides[key] = Side(key[0], first, sum(_append(file, text) for file in files))
     (aside / "parts").rmdir()
     numbers = {key: number for number, key in enumerate(sides)}
-    return _Text(
+    return _StoredText(
         aside / "train",
         list(sides.values()),
         [(numbers[source], numbers[target]) for source, target in keys],
@@ -393,40 +396,44 @@ def _append(part: Path, text: RaggedFileWriter) -> int:
     for start in range(0, len(rows), _BLOCK):
         starts = rows.starts[start : start + _BLOCK + 1]
         text.add(rows.values[starts[0] : starts[-1]], np.diff(starts))
+    # The parts together are as large as the corpus: free the space as soon as possible.
     part.unlink()
     part.with_name(f"{part.name}.starts").unlink()
     return len(rows)
 
 
-def _look(text: _Text, file: Path, workers: Workers) -> np.ndarray:
+def _look(text: _StoredText, file: Path, workers: Workers) -> np.ndarray:
     """Check each sentence; the results are memory-mapped."""
     with open(file, "wb") as looks:
-        for some in workers.map(look_at, ((span,) for span in text.spans())):
-            looks.write(some.data)
+        for part in workers.map(look_at, ((span,) for span in text.spans())):
+            looks.write(part.data)
     return map_array(file, LOOK)
 
 
 def _examine(
-    corpora: tuple[Corpus, ...], text: _Text, looks: np.ndarray, config: Config
-) -> tuple[list[Report], Sentences]:
-    """Check each corpus and draw pairs for validation: those with the lowest random numbers."""
+    corpora: tuple[Corpus, ...], text: _StoredText, looks: np.ndarray, config: Config
+) -> tuple[list[CorpusReport], Sentences]:
+    """Check each corpus, and draw pairs for validation."""
     rng = random.Random(config.training.seed)
-    wanted = 0 if config.data.valid else config.data.valid_size
+    count = 0 if config.data.valid else config.data.valid_size
+    # Every pair gets a random number, and the pairs with the lowest ones are drawn: a uniform
+    # sample of a stream of unknown length, in constant memory.
     drawn = np.zeros(0, dtype=_DRAWN)
-    reports = [Report() for _ in corpora]
+    reports = [CorpusReport() for _ in corpora]
     for number, report in enumerate(reports):
         with Repeats() as repeats:
             for sources, targets, lines in text.blocks(number):
                 left, right = looks[sources], looks[targets]
                 observe(report, repeats, left, right, lines)
-                if wanted:
-                    here = np.empty(len(lines), dtype=_DRAWN)
-                    here["draw"] = [rng.random() for _ in lines]
-                    here["corpus"], here["line"] = number, lines
-                    drawn = np.concatenate([drawn, here[are_usable(left, right)]])
-                    drawn = drawn[np.argsort(drawn["draw"], kind="stable")[:wanted]]
+                if count:
+                    block = np.empty(len(lines), dtype=_DRAWN)
+                    block["draw"] = [rng.random() for _ in lines]
+                    block["corpus"], block["line"] = number, lines
+                    drawn = np.concatenate([drawn, block[are_usable(left, right)]])
+                    drawn = drawn[np.argsort(drawn["draw"], kind="stable")[:count]]
             add_repeats(report, repeats)
-    size = min(wanted, int(sum(report.pairs for report in reports) * _HELD_OUT_SHARE))
+    size = min(count, int(sum(report.pairs for report in reports) * _HELD_OUT_SHARE))
+    # In the order of the files, like a validation set that the user names.
     held = np.sort(drawn[:size], order=["corpus", "line"])
     valid = Sentences([], [], [])
     rows = text.rows
@@ -442,13 +449,15 @@ def _sentence(rows: RaggedFile, number: int) -> str:
     return line_of(rows[number].tobytes().decode())
 
 
-def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
-    """Mark sentences that equal one of these but for case, spaces and punctuation. (N,)"""
+def _find(sentences: list[str], text: _StoredText, looks: np.ndarray) -> np.ndarray:
+    """Mark sentences that equal one of these, ignoring case, spaces and punctuation. (N,)"""
+    # Compare keys first, then texts: normalizing every sentence of a corpus would take long.
     present = np.zeros(len(looks), dtype=bool)
     rows = text.rows
     keys = np.unique(np.array([held_out_key(sentence) for sentence in sentences], dtype=np.uint32))
     texts = frozenset(map(normalised, sentences))
     for start in range(0, len(looks), _BLOCK):
+        # Few sentences share a key without being equal, so little is normalized in vain.
         for number in (
             np.flatnonzero(np.isin(looks["key"][start : start + _BLOCK], keys)) + start
         ).tolist():
@@ -456,11 +465,12 @@ def _find(sentences: list[str], text: _Text, looks: np.ndarray) -> np.ndarray:
     return present
 
 
-def _in_training(text: _Text, looks: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+def _in_training(text: _StoredText, looks: np.ndarray, held_out: np.ndarray) -> np.ndarray:
     """Mark sentences of pairs with two sides, neither of them held out. (N,)"""
     present = np.zeros(len(looks), dtype=bool)
     for corpus in range(len(text.joined)):
         for sources, targets, _ in text.blocks(corpus):
+            # A sentence may be in several pairs; one of them is enough.
             kept = (
                 are_usable(looks[sources], looks[targets]) & ~held_out[sources] & ~held_out[targets]
             )
@@ -470,15 +480,14 @@ def _in_training(text: _Text, looks: np.ndarray, held_out: np.ndarray) -> np.nda
 
 def _learn(
     corpora: tuple[Corpus, ...],
-    text: _Text,
+    text: _StoredText,
     in_training: np.ndarray,
     settings: TextConfig,
     languages: Languages,
     workers: Workers,
 ) -> Codec:
-    """Learn pieces from the training sentences, or from a sample of them.
-
-    Each language contributes equally many, if it has them.
+    """Learn pieces from the training sentences, or from a sample with equally many sentences of
+    each language.
     """
     sources = {
         source: c.source_language for c, (source, _) in zip(corpora, text.joined, strict=True)
@@ -489,12 +498,12 @@ def _learn(
 
     def count(sides: dict[int, str], sentences: int) -> Counter[str]:
         words = Counter[str]()
-        for some in workers.map(
-            count_in, _sampled(text, sides, in_training, sentences, settings.normalization)
-        ):
-            words.update(some)
+        calls = _sampled(text, sides, in_training, sentences, settings.normalization)
+        for counts in workers.map(count_in, calls):
+            words.update(counts)
         return words
 
+    # With a shared vocabulary, a side that is source and target counts once.
     if settings.shared:
         source_words = count(sources | targets, SENTENCES_TO_LEARN_FROM)
         target_words = Counter[str]()
@@ -506,31 +515,35 @@ def _learn(
 
 
 def _sampled(
-    text: _Text, languages: dict[int, str], in_training: np.ndarray, wanted: int, normalisation: str
+    text: _StoredText,
+    languages: dict[int, str],
+    in_training: np.ndarray,
+    count: int,
+    normalization: str,
 ) -> Iterator[tuple[SentenceRange, np.ndarray, str]]:
-    """Sample about this many sentences, none twice.
-
-    They come from the sides whose languages are given.
-    """
+    """Sample about `count` sentences of the sides whose languages are given, none of them twice."""
     sentences = Counter[str]()
     for side, language in languages.items():
         sentences[language] += text.sides[side].sentences
     for side, language in languages.items():
-        every = math.ceil(sentences[language] * len(sentences) / wanted)
+        # Take every n-th sentence of the language, counted over all of its sides.
+        every = math.ceil(sentences[language] * len(sentences) / count)
         for span in spans_of(text.folder, text.sides[side]):
             rows = np.arange(-span.first % every, span.last - span.first, every)
-            yield span, rows[in_training[span.first + rows]], normalisation
+            yield span, rows[in_training[span.first + rows]], normalization
 
 
-def _encode(text: _Text, codec: Codec, kind: str, folder: Path, workers: Workers) -> None:
+def _encode(text: _StoredText, codec: Codec, kind: str, folder: Path, workers: Workers) -> None:
     """Encode each sentence; with two vocabularies, as a source and as a target."""
     sources, targets = {source for source, _ in text.joined}, {target for _, target in text.joined}
+    # Both vocabularies have the same type of ids, so a store has only one.
     dtype = type_of_ids(max(len(codec.source), len(codec.target)))
     for name, used in (
         {IDS: sources | targets} if codec.shared else {SOURCE_IDS: sources, TARGET_IDS: targets}
     ).items():
         with RaggedFileWriter(text.folder, name) as ids:
             for number, side in enumerate(text.sides):
+                # A side that is never used this way still has its sentence numbers.
                 if number not in used:
                     ids.add(np.zeros(0, dtype), np.zeros(side.sentences, np.int64))
                     continue
@@ -542,17 +555,18 @@ def _encode(text: _Text, codec: Codec, kind: str, folder: Path, workers: Workers
 
 def _pair(
     corpora: tuple[Corpus, ...],
-    text: _Text,
+    text: _StoredText,
     looks: np.ndarray,
     held_out: np.ndarray,
     codec: Codec,
     max_length: int,
 ) -> tuple[list[int], int, int]:
-    """Write the pairs.
+    """Write the pairs that training may see.
 
-    Return how many of each corpus were held out, how many were too long, and the longest length.
+    Return how many pairs of each corpus were removed because of held-out text, how many pairs were
+    too long, and the length of the longest.
     """
-    kept_out = [0] * len(corpora)
+    removed = [0] * len(corpora)
     too_long = 0
     longest = 0
     dtype = type_of_ids(max(len(codec.source), len(codec.target)))
@@ -567,6 +581,7 @@ def _pair(
             for sources, targets, lines in text.blocks(number):
                 usable = are_usable(looks[sources], looks[targets])
                 held = held_out[sources] | held_out[targets]
+                # A source gets an end token and perhaps a tag; a target loses its mark.
                 source_lengths = sources_ids.lengths(sources) + 1 + (tag is not None)
                 target_lengths = targets_ids.lengths(targets) - is_marked(
                     targets_ids, targets, codec.mark
@@ -574,8 +589,8 @@ def _pair(
                 lengths = np.maximum(source_lengths, target_lengths)
                 kept = usable & ~held & (lengths <= max_length)
                 store.add(lines[kept], source_lengths[kept], target_lengths[kept])
-                kept_out[number] += int((usable & held).sum())
+                removed[number] += int((usable & held).sum())
                 long = lengths[usable & ~held & ~kept]
                 too_long = too_long + len(long)
                 longest = max(longest, int(long.max(initial=0)))
-    return kept_out, too_long, longest
+    return removed, too_long, longest

@@ -31,7 +31,7 @@ from dragoman.text.subword import Flat, count_words
 
 SENTENCES_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 2**21
-# bytes of plain text; less is encoded before processes have started
+# Less text than this is encoded before processes have started.
 BYTES_FOR_PROCESSES = 8 * 2**20
 _RATIO = 4  # rough size of a compressed text once unpacked
 _BYTE = np.dtype(np.uint8)
@@ -63,6 +63,7 @@ def spans_of(folder: Path, side: Side) -> Iterator[SentenceRange]:
     first = side.first
     last = side.first + side.sentences
     while first < last:
+        # Long sentences make short ranges, so ranges take about the same memory.
         fitting = int(np.searchsorted(starts, starts[first] + _BYTES_AT_ONCE, side="right")) - 1
         end = max(first + 1, min(last, fitting, first + SENTENCES_AT_ONCE))
         yield SentenceRange(folder, first, end)
@@ -71,6 +72,7 @@ def spans_of(folder: Path, side: Side) -> Iterator[SentenceRange]:
 
 def _read_span(span: SentenceRange) -> list[str]:
     """Read the sentences exactly as stored, carriage returns included."""
+    # One decode for the whole range is much faster than one per sentence.
     rows = RaggedFile(span.folder, TEXT, _BYTE)
     text = rows.values[rows.starts[span.first] : rows.starts[span.last]].tobytes().decode()
     return text.split("\n")[:-1]
@@ -81,12 +83,12 @@ def _sentences_of(span: SentenceRange) -> list[str]:
     return [*map(line_of, texts)] if any("\r" in text for text in texts) else texts
 
 
-def _copy_lines(lines: CopyJob) -> int:
+def _copy_lines(job: CopyJob) -> int:
     """Check and copy a file; return its number of lines."""
-    writers = [RaggedFileWriter(place.parent, place.name) for place in lines.places]
+    writers = [RaggedFileWriter(place.parent, place.name) for place in job.places]
     number = 0
-    for block, ends in read_blocks(lines.file):
-        columns = [(block, ends)] if len(writers) == 1 else _columns(block, lines.file, number)
+    for block, ends in read_blocks(job.file):
+        columns = [(block, ends)] if len(writers) == 1 else _columns(block, job.file, number)
         for writer, (column, ends_of_column) in zip(writers, columns, strict=True):
             writer.add(np.frombuffer(column, np.uint8), np.diff(ends_of_column, prepend=0))
         number += len(ends)
@@ -96,10 +98,9 @@ def _copy_lines(lines: CopyJob) -> int:
 
 
 def _columns(block: bytes, file: str, before: int) -> Iterator[tuple[bytes, np.ndarray]]:
-    """Yield the first two columns of some lines, each as lines of its own.
-
-    The second column keeps a carriage return at its end.
-    """
+    """Yield the first two columns of some lines, each as a block of lines."""
+    # A carriage return at the end of a row ends its last column. Append it to the second one, where
+    # the checks will find it.
     rows = [line.split(b"\t") for line in block.split(b"\n")[:-1]]
     for number, row in enumerate(rows, start=before + 1):
         if len(row) < 2:
@@ -123,10 +124,10 @@ def look_at(span: SentenceRange) -> np.ndarray:
     return look([*map(line_of, texts)], [text.endswith("\r") for text in texts])
 
 
-def count_in(span: SentenceRange, rows: np.ndarray, normalisation: str) -> "Counter[str]":
+def count_in(span: SentenceRange, rows: np.ndarray, normalization: str) -> "Counter[str]":
     """Count the words of some of these sentences."""
     texts = _sentences_of(span)
-    return count_words((without_mark(texts[row]) for row in rows), normalisation)
+    return count_words((without_mark(texts[row]) for row in rows), normalization)
 
 
 def encode(span: SentenceRange, codec: Codec, target: bool) -> Flat:
@@ -142,6 +143,7 @@ class Workers:
     def __init__(self, processes: bool):
         self._cores = os.cpu_count() or 1
         self._executor: ProcessPoolExecutor | None = None
+        # Spawn, not fork: forking with live threads is unsafe.
         if processes and self._cores > 1:
             self._executor = ProcessPoolExecutor(self._cores, get_context("spawn"), _start_process)
 
@@ -162,14 +164,15 @@ class Workers:
             for arguments in calls:
                 yield function(*arguments)
             return
-        under_way: deque[Future[_Result]] = deque()
+        # Submit a few calls ahead: all of them would hold all results in memory.
+        pending: deque[Future[_Result]] = deque()
         try:
             for arguments in calls:
-                under_way.append(self._executor.submit(function, *arguments))
-                if len(under_way) > 2 * self._cores:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
+                pending.append(self._executor.submit(function, *arguments))
+                if len(pending) > 2 * self._cores:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         except BrokenProcessPool:
             raise RunError(
                 "a process that prepares text was killed, perhaps because memory ran out. Start "
@@ -177,14 +180,11 @@ class Workers:
             ) from None
 
     def copy(self, files: Iterable[CopyJob]) -> Iterator[int]:
-        """Copy files; yield the number of lines of each.
-
-        A file that is not a plain file (a pipe, standard input) may be readable in this process
-        alone.
-        """
-        for here, some in groupby(files, key=lambda lines: not Path(lines.file).is_file()):
-            calls = ((lines,) for lines in some)
-            yield from starmap(_copy_lines, calls) if here else self.map(_copy_lines, calls)
+        """Copy files; yield the number of lines of each."""
+        # Other processes may be unable to read a pipe or standard input, so read these here.
+        for is_stream, group in groupby(files, key=lambda job: not Path(job.file).is_file()):
+            calls = ((job,) for job in group)
+            yield from starmap(_copy_lines, calls) if is_stream else self.map(_copy_lines, calls)
 
     def encode(
         self, spans: Iterable[SentenceRange], codec: Codec, target: bool, folder: Path, kind: str
@@ -193,6 +193,7 @@ class Workers:
 
         Each worker process reads the codec from its files once.
         """
+        # A codec is large: workers read it from its files instead of receiving it with every call.
         if self._executor is None:
             return self.map(encode, ((span, codec, target) for span in spans))
         return self.map(_encode_in_process, ((span, folder, kind, target) for span in spans))
@@ -202,6 +203,7 @@ def are_worth_processes(names: Iterable[str]) -> bool:
     """Return True if these files hold enough text for processes; a pipe counts as long."""
     total = 0
     for file in (file for name in names for file in shards(name)):
+        # The size of a pipe is unknown; assume that it is worth the processes.
         path = Path(file)
         total += (
             path.stat().st_size * (_RATIO if is_packed(file) else 1)
@@ -212,7 +214,7 @@ def are_worth_processes(names: Iterable[str]) -> bool:
 
 
 def _start_process() -> None:
-    # the parent process handles Ctrl-C and ends the workers
+    # The parent process handles Ctrl-C and ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

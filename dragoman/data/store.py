@@ -35,6 +35,7 @@ from dragoman.storage.binary import offsets
 _FORMAT = 3
 TEXT, IDS, SOURCE_IDS, TARGET_IDS = "text", "ids", "source.ids", "target.ids"
 _PAIRS = ("lines", "source.lengths", "target.lengths")
+# Flat files of these types can be memory-mapped without a header.
 _LENGTH, _PLACE, _BYTE = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint8)
 
 
@@ -67,6 +68,7 @@ class RaggedFile:
     def __init__(self, folder: Path, name: str, dtype: np.dtype):
         self.values = map_array(folder / name, dtype)
         starts = map_array(folder / f"{name}.starts", _PLACE)
+        # The file may be damaged or come from a stranger: offsets must rise and stay in range.
         try:
             self.starts = offsets(starts, len(self.values))
             complete = [*self.starts[:1], *self.starts[-1:]] == [0, len(self.values)]
@@ -109,6 +111,7 @@ class RaggedFileWriter:
         self._starts.close()
 
     def add(self, values: np.ndarray, lengths: np.ndarray) -> None:
+        # Offsets count through all calls.
         starts = self._end + np.cumsum(lengths, dtype=_PLACE)
         self._end += len(values)
         self._values.write(np.ascontiguousarray(values).data)
@@ -157,6 +160,7 @@ class StoreWriter:
     ) -> None:
         for file in self._files:
             file.close()
+        # Written last and only on success: without it, the folder is not a store.
         if kind is None:
             facts = self._facts | {"corpora": [*map(asdict, self._corpora)]}
             (self._folder / "store.json").write_text(
@@ -180,6 +184,7 @@ class Store:
             dtype = np.dtype(facts["ids"])
             self._mark = facts["mark"]
             self._end = facts["end"]
+            # With a shared vocabulary, both sides read the same ids.
             names = [IDS, IDS] if (folder / IDS).exists() else [SOURCE_IDS, TARGET_IDS]
             rows = {name: RaggedFile(folder, name, dtype) for name in names} | {
                 TEXT: RaggedFile(folder, TEXT, _BYTE)
@@ -202,7 +207,9 @@ class Store:
             [-1 if corpus.tag is None else corpus.tag for corpus in corpora], dtype=np.int64
         )
         self.sizes = [corpus.pairs for corpus in corpora]
+        # Pairs are numbered through all corpora.
         self._ends = np.cumsum(self.sizes)
+        # Check all lengths: a truncated file would otherwise give wrong sentences much later.
         sentences, pairs = sum(side.sentences for side in self.sides), sum(self.sizes)
         sizes = {name: (len(row), sentences) for name, row in rows.items()}
         arrays = (self.lines, self.source_lengths, self.target_lengths)
@@ -226,12 +233,14 @@ class Store:
         (B, longest)
         """
         indices, corpora = np.asarray(indices), self.corpora(indices)
+        # Lines count from 1, sentences of the store from 0.
         numbers = self._sources_from[corpora] + self.lines[indices] - 1
         tags = self._tags[corpora]
         tagged = (tags >= 0).astype(np.int64)
         starts = self._source.starts[numbers]
         lengths = self._source.lengths(numbers)
-        rows = _padded(self._source.values, starts, lengths, pad, before=tagged, behind=1)
+        rows = _padded(self._source.values, starts, lengths, pad, before=tagged, after=1)
+        # The free places before and after each row: tag and end token.
         rows[tagged > 0, 0] = tags[tagged > 0]
         rows[np.arange(len(rows)), tagged + lengths] = self._end
         return rows
@@ -242,14 +251,12 @@ class Store:
         numbers = self._targets_from[self.corpora(indices)] + self.lines[indices] - 1
         starts = self._target.starts[numbers]
         lengths = self._target.lengths(numbers)
+        # Skip the mark, which only a source may have.
         marked = is_marked(self._target, numbers, self._mark)
         return _padded(self._target.values, starts + marked, lengths - marked, pad)
 
     def source_text(self, index: int) -> str:
         return self.source_texts(np.array([index]))[0]
-
-    def target_text(self, index: int) -> str:
-        return self.target_texts(np.array([index]))[0]
 
     def source_texts(self, indices: np.ndarray) -> list[str]:
         return self._texts(self._sources_from[self.corpora(indices)] + self.lines[indices] - 1)
@@ -270,6 +277,7 @@ def line_of(text: str) -> str:
 
 def is_marked(rows: RaggedFile, numbers: np.ndarray, mark: int | None) -> np.ndarray:
     """Return 1 for each sentence that begins with the mark of synthetic text, else 0. (B,)"""
+    # An empty sentence has no first id, and reading one would return the next sentence's.
     marked = np.zeros(len(numbers), dtype=np.int64)
     if mark is not None and len(rows.values):
         filled = rows.lengths(numbers) > 0
@@ -283,16 +291,17 @@ def _padded(
     lengths: np.ndarray,
     pad: int,
     before: np.ndarray | int = 0,
-    behind: int = 0,
+    after: int = 0,
 ) -> np.ndarray:
-    """Rows of values, padded on the right, with so many places left free before and behind each.
+    """Return rows of values, padded on the right, with free places before and after each.
 
     (B, longest)
     """
     before = np.broadcast_to(before, lengths.shape)
     columns = (
-        np.arange((before + lengths).max(initial=0) + behind) - before[:, None]
+        np.arange((before + lengths).max(initial=0) + after) - before[:, None]
     )  # (B, longest), 0: the first value
+    # One gather for all rows; `columns` is negative in the free places before a row.
     real = (columns >= 0) & (columns < lengths[:, None])
     rows = np.full(real.shape, pad, dtype=np.int64)
     rows[real] = values[(starts[:, None] + columns)[real]]

@@ -23,7 +23,7 @@ from dragoman.decode.translation import Candidate, Translation, count_words, joi
 from dragoman.engine.protocol import Engine
 from dragoman.text.codec import Codec
 from dragoman.text.languages import reason_to_keep
-from dragoman.text.memory import EXACT, Match
+from dragoman.text.translation_memory import EXACT, Match
 
 
 class Pipeline:

@@ -7,7 +7,7 @@ from dragoman.config import DecodingConfig
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.search.task import Observer, Sampling
-from dragoman.text.memory import Memory
+from dragoman.text.translation_memory import Memory
 
 
 @dataclass(frozen=True)

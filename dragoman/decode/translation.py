@@ -10,7 +10,7 @@ from dragoman.decode.confidence.estimate import Estimate, estimator
 from dragoman.decode.confidence.features import word_log_probs
 from dragoman.decode.search.hypotheses import CERTAIN
 from dragoman.text.codec import words_of_pieces
-from dragoman.text.memory import EXACT, Match
+from dragoman.text.translation_memory import EXACT, Match
 from dragoman.text.verbatim import reason_for_doubt
 
 

@@ -1,7 +1,7 @@
-"""What runs a model for search: `start` with sentences, then `step` by `step`."""
+"""Engines run a model for search: `start` with sentences, then one `step` per target position."""
 
 import os
 
-# ONNX Runtime reads this once, when it is imported, and only modules of this package import it.
-# Without it, it would write a database into the user's home and send what is in there.
+# ONNX Runtime reads this variable when it is imported, and only modules of this package import it.
+# Unless disabled, telemetry writes a database into the user's home and sends its contents.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

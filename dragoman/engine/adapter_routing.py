@@ -42,6 +42,7 @@ class AdapterRouter(Engine):
         return self._model.batch_tokens
 
     def start(self, sources: Sequence[Sequence[int]]) -> _RoutedState:
+        # Callers group sentences by engine (`group_by_engine`).
         (engine,) = {self.route(source) for source in sources}
         return _RoutedState(engine, engine.start(sources))
 
@@ -73,8 +74,8 @@ class AdapterRouter(Engine):
     ) -> list[np.ndarray]:
         scores: list[np.ndarray] = [np.zeros(0)] * len(sources)
         for engine, rows in group_by_engine(self, sources):
-            found = engine.score([sources[row] for row in rows], [targets[row] for row in rows])
-            for row, log_probs in zip(rows, found, strict=True):
+            own = engine.score([sources[row] for row in rows], [targets[row] for row in rows])
+            for row, log_probs in zip(rows, own, strict=True):
                 scores[row] = log_probs
         return scores
 
@@ -88,6 +89,7 @@ class AdapterRouter(Engine):
         return AdapterRouter(*both, self._gate)
 
     def allowed_tokens(self, source: Sequence[int]) -> Container[int] | None:
+        # Both models have the shortlist of the bundle.
         return self._model.allowed_tokens(source)
 
     @cached_property

@@ -27,6 +27,7 @@ class Ensemble(Engine):
 
     def _of(self, members: Sequence[Engine]) -> "Ensemble":
         """Return one and the same ensemble for the same members."""
+        # Searches are grouped by engine, so the same members must give the same object.
         if list(members) == self.members:
             return self
         return self._chosen.setdefault(tuple(map(id, members)), Ensemble(members))
@@ -66,6 +67,8 @@ class Ensemble(Engine):
         banned: BannedTokens | None = None,
         extra_tokens: np.ndarray | None = None,
     ) -> Step:
+        # Members return all log-probabilities: the best of the mean need not be among the best k of
+        # any member.
         steps = [
             member.step(s, parents, tokens, None, attention=attention, banned=banned)
             for member, s in zip(self.members, state, strict=True)
@@ -73,16 +76,14 @@ class Ensemble(Engine):
         states = [step.state for step in steps]
         log_probs = _log_mean([step.log_probs for step in steps])
         weights = [step.attention for step in steps if step.attention is not None]
-        looked_at = np.mean(weights, axis=0) if weights else None
+        attended = np.mean(weights, axis=0) if weights else None
         if k is None:
-            return Step(states, None, log_probs, looked_at)
+            return Step(states, None, log_probs, attended)
         best, values = top_k(log_probs, k)
-        asked = (
-            np.take_along_axis(log_probs, extra_tokens, axis=1)
-            if extra_tokens is not None
-            else None
-        )
-        return Step(states, best, values, looked_at, asked)
+        extra = None
+        if extra_tokens is not None:
+            extra = np.take_along_axis(log_probs, extra_tokens, axis=1)
+        return Step(states, best, values, attended, extra)
 
     def score(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]

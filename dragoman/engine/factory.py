@@ -21,18 +21,19 @@ ENGINES = ("auto", ONNX, "torch")
 def make_engine(
     bundle: Bundle, device: str, engine: str = "auto", threads: int = 0, later: bool = False
 ) -> Engine:
-    """The engine for a bundle.
+    """Create the engine for a bundle.
 
-    With "auto": ONNX Runtime for a bundle made for it, or if torch is missing, unless a GPU is
-    asked for. `later`: one on a GPU may be made when it is first needed.
+    "auto" chooses ONNX Runtime for a bundle made for it, or if torch is missing, but never for a
+    GPU. With `later`, an engine on a GPU may be loaded when it is first needed.
     """
     if later and engine != ONNX and can_load_lazily(bundle, device):
         make = partial(make_engine, device=device, engine=engine, threads=threads)
-        return LazyEngine(bundle, make)  # type: ignore[abstract]  # it only tells of one
+        return LazyEngine(bundle, make)  # type: ignore[abstract]  # search uses its `ready`
     if engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} is unknown; it can be {', '.join(ENGINES)}.")
     if bundle.adapter is None or bundle.gate is None:
         return _engine(bundle.merged(), device, engine, threads)
+    # A gated adapter needs both models. If it leaves the encoder alone, they share one.
     model = _engine(replace(bundle, adapter=None), device, engine, threads)
     only_decoder = all(name.startswith("decoder.") for name in bundle.adapter if name != GATE)
     adapted = _engine(bundle.merged(), device, engine, threads, model if only_decoder else None)
@@ -51,6 +52,7 @@ def _engine(
         from dragoman.engine.onnx_engine import OnnxEngine
 
         return OnnxEngine(bundle, threads, encoder if isinstance(encoder, OnnxEngine) else None)
+    # Importing torch takes seconds, so only do it for this engine.
     with needs_torch():
         import torch
 

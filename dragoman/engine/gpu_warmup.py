@@ -19,6 +19,7 @@ def _open_context() -> None:
     """Open the context that PyTorch will use: the primary one of the first visible GPU."""
     import ctypes  # imported here: only needed with a GPU
 
+    # The primary context, because PyTorch uses it, too; it is never released.
     with suppress(OSError):
         driver = ctypes.CDLL("libcuda.so.1")
         device, context = ctypes.c_int(), ctypes.c_void_p()

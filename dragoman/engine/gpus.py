@@ -41,11 +41,11 @@ def plan_device_slots(cores: int) -> list[DeviceSlot]:
     """Plan one process per GPU, or several on a large one if there are enough cores: a process
     spends as much time in Python as on its GPU, and another can use the GPU meanwhile.
     """
-    found = gpus() or [Gpu("", 0)]
-    several = max(1, min(_PER_LARGE_GPU, cores // _CORES // len(found)))
+    visible = gpus() or [Gpu("", 0)]
+    several = max(1, min(_PER_LARGE_GPU, cores // _CORES // len(visible)))
     return [
         DeviceSlot(gpu.name, 1 / count)
-        for gpu in found
+        for gpu in visible
         for count in [several if gpu.memory >= _LARGE else 1]
         for _ in range(count)
     ]
@@ -59,17 +59,18 @@ def _memories() -> list[int]:
         driver = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return []
+    # NVML returns 0 on success.
     if driver.nvmlInit_v2():
         return []
     try:
         count = ctypes.c_uint()
         driver.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        found = []
+        memories = []
         for number in range(count.value):
             device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()  # total, free, used
             driver.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(device))
             driver.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
-            found.append(memory[0])
-        return found
+            memories.append(memory[0])
+        return memories
     finally:
         driver.nvmlShutdown()

@@ -105,7 +105,7 @@ class KvSlots:
         stayed: set[int] = set()
         for row, source in enumerate(sources.tolist()):
             # A hypothesis with one child keeps its slot: moving its cache would cost more than the
-            # step itself. A further child gets the slot of one that has none.
+            # step itself. A further child gets the slot of a hypothesis without children.
             if source in stayed:
                 group = source - source % self.width
                 slots[row] = next(
@@ -126,6 +126,7 @@ class KvSlots:
         self.caches[:, slot, :, since] = self.caches[:, source, :, since]
 
     def _rebuilt(self, sources: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> "KvSlots":
+        # Sentences without rows are finished.
         kept = np.flatnonzero(counts)
         width = int(counts.max())
         order = np.argsort(groups, kind="stable")

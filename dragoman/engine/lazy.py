@@ -42,6 +42,8 @@ class LazyEngine(Engine):
     def ready(self) -> Engine:
         from concurrent.futures import ThreadPoolExecutor  # imported here: only needed with a GPU
 
+        # Three things at the same time: the driver starts, Python imports torch, and a thread
+        # converts the weights.
         wake_gpu()
         with ThreadPoolExecutor(1) as thread:
             dequantized = thread.submit(self._bundle.dequantized)

@@ -44,23 +44,23 @@ from dragoman.errors import BundleError, ConfigError
 from dragoman.text.vocabulary import Vocabulary
 
 MASKED = -1e9
-# Source pieces that the encoder takes at once: what passes between its operators stays in the cache
-# of a core. With four times as many, each took a third longer (x86).
+# Largest number of source pieces in one run of the encoder: its activations then stay in the cache
+# of a core. With four times as many, each piece took a third longer (x86).
 ENCODER_TOKENS = 256
-# Long enough for what stands between two products, short enough to be over before the next graph.
+# Longer than the pause between two products, shorter than the pause between two graphs
 SPIN_MICROSECONDS = 100
-# Versions of ONNX Runtime. Before the first, a busy loop could not be told when to end. Before the
-# second, it was not tried whether GroupQueryAttention does without a new key.
+# Versions of ONNX Runtime: the first whose busy loop has a time limit, and the first with which
+# GroupQueryAttention without a new key was tested
 SPINS_SINCE = 1, 27
 ONE_OPERATOR_SINCE = 1, 30
 ENCODER, STEP, COLUMNS = "encoder", "step", "columns"
 LISTED_STEP, ONE_LIST_STEP = "listed step", "one list's step"
-SessionKey = tuple[str, frozenset[int] | None]  # the graph, and the tags of the list within it
+SessionKey = tuple[str, frozenset[int] | None]  # a graph, and the tags of the shortlist in it
 
 
 class Session(NamedTuple):
     run: onnxruntime.InferenceSession
-    matrices: dict[str, onnxruntime.OrtValue]  # inputs that are always the same
+    matrices: dict[str, onnxruntime.OrtValue]  # inputs that never change
 
     def binding(self) -> onnxruntime.IOBinding:
         binding = self.run.io_binding()
@@ -71,35 +71,35 @@ class Session(NamedTuple):
 
 @dataclass
 class OnnxState:
-    """What a step needs of those before it; it is used up by the step."""
+    """The state of a search; a step invalidates the state that it starts from."""
 
     grid: KvSlots
-    # Of the grid's sentences: keys (B, H, K, S), in greedy search (B, H, S, K), and values
-    # (B, H, S, K).
+    # The keys of each sentence's source (B, H, K, S), in greedy search (B, H, S, K), and its values
+    # (B, H, S, K)
     memory: dict[str, np.ndarray]
     mask: np.ndarray  # (B, 1, 1, S)
-    longest: int  # of the sources, before they were padded to S
-    lists: ShortlistBatch | SharedShortlist | None  # None: all pieces
-    feeds: dict[str, np.ndarray]  # the step's small inputs
+    longest: int  # length of the longest source, before padding to S
+    lists: ShortlistBatch | SharedShortlist | None  # None: all pieces are allowed
+    feeds: dict[str, np.ndarray]  # the small inputs of a step
     longer: dict[str, onnxruntime.OrtValue]  # the caches, as outputs
     session: onnxruntime.InferenceSession
     binding: onnxruntime.IOBinding
-    asked: "Asked | None" = None  # at the step before
+    request: "StepRequest | None" = None  # of the previous step
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def bind_outputs(self, asked: "Asked", pieces: int) -> None:
-        """Arrays for what the step is asked for, which is not what was asked before."""
-        self.asked = asked
+    def bind_outputs(self, request: "StepRequest", pieces: int) -> None:
+        """Allocate and bind the outputs of a step that differs from the previous one."""
+        self.request = request
         rows = len(self.grid.writers)
         shapes: dict[str, tuple[int, ...]] = {}
-        if asked.best:
-            shapes["best_tokens"] = shapes["best_log_probs"] = (rows, asked.best)
-        if asked.log_probs:
+        if request.best:
+            shapes["best_tokens"] = shapes["best_log_probs"] = (rows, request.best)
+        if request.log_probs:
             shapes["log_probs"] = (rows, pieces)
-        if asked.attention:
+        if request.attention:
             shapes["attention"] = (len(self.grid.sentences), self.grid.width, self.mask.shape[3])
         kinds = {"best_tokens": np.int64}
-        # Else a step would go on writing where others lay.
+        # Outputs that stay bound would be written to after their arrays are gone.
         self.binding.clear_binding_outputs()
         self.outputs = {
             name: np.empty(shape, kinds.get(name, np.float32)) for name, shape in shapes.items()
@@ -112,11 +112,11 @@ class OnnxState:
             self.binding.bind_ortvalue_output(name, value)
 
 
-class Asked(NamedTuple):
-    """What a step is asked for."""
+class StepRequest(NamedTuple):
+    """The outputs that a step must compute."""
 
-    best: int  # so many of each row; 0: none are picked out
-    log_probs: bool  # of all pieces
+    best: int  # number of best tokens of each row; 0: no selection
+    log_probs: bool  # log-probabilities of all pieces
     attention: bool
 
 
@@ -129,16 +129,16 @@ class OnnxEngine(Engine):
         greedy: bool = False,
         packed: dict[str, Matrix] | None = None,
     ):
-        """`threads` that share the work of a step (`Sharing`), or search a batch each; 0: one for
-        each core. `encoder`: the engine of a model with the same encoder, which is then in memory
-        once. `greedy`: for searches that keep one hypothesis of a sentence. `packed`: of an engine
-        whose weights these are; its matrices are shared.
+        """Prepare a bundle's weights; sessions are created when they are first needed.
+
+        `threads` share the work of a step (`Sharing`) or search one batch each; 0: one per core.
+        `encoder`: an engine whose encoder this model shares. `greedy`: for searches that keep one
+        hypothesis per sentence. `packed`: the packed matrices of another engine with these weights.
         """
         if reasons := beyond_graphs(bundle.config.model):
             raise ConfigError(
                 f"the ONNX engine supports only the plain Transformer; this model has "
-                f"{', '.join(reasons)}: "
-                f"use --engine torch."
+                f"{', '.join(reasons)}: use --engine torch."
             )
         self.target: Vocabulary = bundle.codec.target
         self._config = bundle.config.model
@@ -150,12 +150,12 @@ class OnnxEngine(Engine):
         self._bundle = bundle
         self._greedy = greedy
         self._packed = {} if packed is None else packed
-        # ONNX Runtime's own choice would be all cores of the machine, and a thread pinned to each
+        # By default, ONNX Runtime would pin a thread to every core of the machine.
         self.threads = threads or usable_cores()
         self._sessions: dict[SessionKey, Session] = {}
         self._making: dict[SessionKey, Lock] = {}
         self._encoder = encoder
-        self._with_shortlist: OnnxEngine | None = None  # the one that this is without
+        self._with_shortlist: OnnxEngine | None = None  # set in an engine without shortlist
         self._source_positions = Positions(
             self._config, bundle.weights.get("source_embedding.positions.table")
         )
@@ -164,7 +164,8 @@ class OnnxEngine(Engine):
         )
         self._shortlist = bundle.shortlist
         self._one_lists: dict[frozenset[int], SharedShortlist] = {}
-        self._tags = frozenset(bundle.codec.source.never)  # and other pieces that are in no text
+        # Language tags and other pieces that occur in no text
+        self._tags = frozenset(bundle.codec.source.never)
         layers = range(self._config.num_decoder_layers)
         self._memory = [f"{name}_{i}" for i in layers for name in "kv"]
         self._recurrent = self._config.decoder_self_attention == "ssru"
@@ -194,13 +195,15 @@ class OnnxEngine(Engine):
 
     @cached_property
     def for_greedy_search(self) -> "OnnxEngine":
-        """With steps whose attention to the source is one operator: it takes one query for each
-        sentence, and tells nobody where it looked."""
-        # Only int8 was measured.
+        """The engine whose cross-attention is a single operator.
+
+        The operator takes one query per sentence, and does not return attention weights.
+        """
+        # Only int8 models were measured.
         in_bytes = all_in_bytes(self._bundle.weights)
         if self._greedy or self._native or not in_bytes or onnx_version() < ONE_OPERATOR_SINCE:
             return self
-        if self._with_shortlist is not None:  # whose encoder is there already
+        if self._with_shortlist is not None:  # share its encoder, which may be loaded
             return self._with_shortlist.for_greedy_search.without_shortlist
         encoder = self._encoder.for_greedy_search if self._encoder else None
         return OnnxEngine(self._bundle, self.threads, encoder, True, self._packed)
@@ -220,7 +223,7 @@ class OnnxEngine(Engine):
 
     def start(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         longest = max(map(len, sources))
-        # Our own operators see no padding.
+        # Our own operators skip padding, so any length will do.
         padded = longest if self._native else round_up_to_lanes(longest, lanes())
         heads = self._config.num_heads
         features = self._config.d_model // heads
@@ -264,7 +267,9 @@ class OnnxEngine(Engine):
     def _encode(
         self, sources: Sequence[Sequence[int]], padded: int, memory: dict[str, np.ndarray]
     ) -> np.ndarray:
-        """Fill in the memory of some sentences; the mask of their padding. (B, 1, 1, S)"""
+        """Write the keys and values of some sentences into `memory`; return the mask of their
+        padding. (B, 1, 1, S)
+        """
         lengths = np.array([len(source) for source in sources])
         real = np.arange(padded) < lengths[:, None]  # (B, S)
         tokens = np.zeros(real.shape, dtype=np.int64)
@@ -279,11 +284,11 @@ class OnnxEngine(Engine):
         if self._native:
             feeds["lengths"] = lengths
         else:
-            # Attention sees no further than the longest of these: most of a batch may be shorter.
-            seen = round_up_to_lanes(int(lengths.max()), lanes())
-            feeds["places"] = np.flatnonzero(real[:, :seen])
-            feeds["tokens"] = np.ascontiguousarray(tokens[:, :seen])
-            feeds["mask"] = np.repeat(mask[..., :seen], seen, axis=2)
+            # Pad to the longest sentence of this group only; the batch may have longer ones.
+            longest = round_up_to_lanes(int(lengths.max()), lanes())
+            feeds["places"] = np.flatnonzero(real[:, :longest])
+            feeds["tokens"] = np.ascontiguousarray(tokens[:, :longest])
+            feeds["mask"] = np.repeat(mask[..., :longest], longest, axis=2)
         session = (self._encoder or self)._session(ENCODER)
         binding = session.binding()
         for name, array in feeds.items():
@@ -307,68 +312,64 @@ class OnnxEngine(Engine):
         state = self._continued(state, parents)
         grid, feeds, lists = state.grid, state.feeds, state.lists
         pieces = lists.longest if lists else len(self.target)
-        # as many as may be struck out
-        more = int(np.bincount(banned[0]).max()) if banned is not None else 0
-        best = min((k or 1) + more, pieces)
+        # Banned tokens are removed from the best ones afterwards, so select that many more.
+        spare = int(np.bincount(banned[0]).max()) if banned is not None else 0
+        best = min((k or 1) + spare, pieces)
         feeds["tokens"][grid.slots] = tokens
         feeds["position"][0] = self._target_positions(grid.length)
         if not self._recurrent:
             feeds["past"].fill(grid.length)
             if not self._native:
                 feeds["total"].fill(grid.length + 1)
-        asked = Asked(
+        request = StepRequest(
             best if k is not None else 0, k is None or extra_tokens is not None, attention
         )
-        if asked != state.asked:
+        if request != state.request:
             feeds["k"][0] = best
             if self._native:
-                feeds["whole"][0] = asked.log_probs
-            state.bind_outputs(asked, pieces)
+                feeds["whole"][0] = request.log_probs
+            state.bind_outputs(request, pieces)
         state.session.run_with_iobinding(state.binding)
         grid.write()
-        looked_at = (
-            state.outputs["attention"].reshape(len(grid.writers), -1)[grid.slots, : state.longest]
-            if attention
-            else None
-        )
+        outputs, attended, extra = state.outputs, None, None
+        if attention:
+            by_slot = outputs["attention"].reshape(len(grid.writers), -1)
+            attended = by_slot[grid.slots, : state.longest]
         if k is not None:
-            best_tokens = state.outputs["best_tokens"][grid.slots]
-            best_log_probs = state.outputs["best_log_probs"][grid.slots]
-            named = None
             if extra_tokens is not None:
-                named = state.outputs["log_probs"][grid.slots[:, None], extra_tokens]
-            best_tokens, best_log_probs = _allowed(best_tokens, best_log_probs, k, banned)
-            return Step(state, best_tokens, best_log_probs, looked_at, named)
-        log_probs = state.outputs["log_probs"][grid.slots]
+                extra = outputs["log_probs"][grid.slots[:, None], extra_tokens]
+            best_tokens, best_log_probs = _allowed(
+                outputs["best_tokens"][grid.slots], outputs["best_log_probs"][grid.slots], k, banned
+            )
+            return Step(state, best_tokens, best_log_probs, attended, extra)
+        log_probs = outputs["log_probs"][grid.slots]
         if lists:
             log_probs = lists.spread(log_probs, grid.slots // grid.width, len(self.target))
         if banned is not None:
             log_probs[banned] = -np.inf
-        return Step(state, None, log_probs, looked_at)
+        return Step(state, None, log_probs, attended)
 
     def score(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
-        """Step by step, as search would go if it knew the way, among all pieces."""
+        """Score step by step, with the graphs of search, among all pieces."""
         state = self.without_shortlist.start(sources)
         rows = np.arange(len(sources))
-        said = [[self.target.bos, *target, self.target.eos] for target in targets]
+        framed = [[self.target.bos, *target, self.target.eos] for target in targets]
         scores: list[list[float]] = [[] for _ in targets]
-        for t in range(max(map(len, said)) - 1):
-            step = self.step(
-                state,
-                rows,
-                np.array([sentence[min(t, len(sentence) - 1)] for sentence in said]),
-                None,
-            )
+        for t in range(max(map(len, framed)) - 1):
+            # A sentence that has ended repeats its last token; the scores are not used.
+            tokens = np.array([sentence[min(t, len(sentence) - 1)] for sentence in framed])
+            step = self.step(state, rows, tokens, None)
             state = step.state
-            for row, sentence in enumerate(said):
+            for row, sentence in enumerate(framed):
                 if t + 1 < len(sentence):
                     scores[row].append(step.log_probs[row, sentence[t + 1]])
         return [np.array(row) for row in scores]
 
     def _columns(self, pieces: np.ndarray) -> dict[str, np.ndarray]:
-        """By ONNX Runtime, which transposes bytes many times faster than NumPy."""
+        """Return the output weights of some pieces, as columns."""
+        # ONNX Runtime transposes bytes many times faster than NumPy.
         session = self._session(COLUMNS).run
         names = [value.name for value in session.get_outputs()]
         return dict(zip(names, session.run(names, {"pieces": pieces}), strict=True))
@@ -381,7 +382,7 @@ class OnnxEngine(Engine):
         memory, mask, lists = state.memory, state.mask, state.lists
         if len(grid.sentences) < len(before.sentences):
             kept = np.searchsorted(before.sentences, grid.sentences)
-            # those before the first gap stay where they are
+            # Sentences before the first gap need not move.
             moved = kept != np.arange(len(kept))
             places_to, places_from = np.flatnonzero(moved), kept[moved]
             for array in memory.values():
@@ -399,8 +400,7 @@ class OnnxEngine(Engine):
         longest: int,
         lists: ShortlistBatch | SharedShortlist | None,
     ) -> OnnxState:
-        """A state whose arrays are all known to ONNX Runtime, the caches as inputs and outputs at
-        once."""
+        """Create a state, and bind its arrays to a session's inputs and outputs."""
         width = self._config.d_model
         heads = self._config.num_heads
         rows = len(grid.writers)
@@ -439,8 +439,8 @@ class OnnxEngine(Engine):
                 longer[f"same_{name}"] = value
             else:
                 binding.bind_cpu_input(name, array)
-        # A cache is input and output at once: ONNX Runtime appends a position in place, and copies
-        # nothing.
+        # The same array is input and output of a cache: ONNX Runtime appends a position in place,
+        # without a copy.
         for name, cache in zip(self._caches, grid.caches, strict=True):
             if self._recurrent:
                 cache = cache.reshape(rows, width)
@@ -449,21 +449,25 @@ class OnnxEngine(Engine):
         return OnnxState(grid, memory, mask, longest, lists, feeds, longer, session.run, binding)
 
     def _make_step_session(self, lists: ShortlistBatch | SharedShortlist | None) -> None:
-        """Begun while the encoder's session is made: each keeps a core busy for some time."""
+        """Start to create the session of the steps in a thread.
+
+        Creating a session keeps one core busy for a while, and the encoder's comes first.
+        """
         graph, one = _step_graph(lists)
         if (graph, one.tags if one else None) in self._sessions:
             return
 
         def make() -> None:
-            with suppress(BundleError):  # whoever wants the session gets the error
+            with suppress(BundleError):  # raised again when the session is needed
                 self._session(graph, one)
 
         Thread(target=make).start()
 
     def _session(self, graph: str, one: SharedShortlist | None = None) -> Session:
-        """Made on first use: few translations need them all."""
+        """Return a session, which is created on first use: few translations need all of them."""
         key = graph, one.tags if one else None
-        with self._making.setdefault(key, Lock()):  # several batches may ask at once
+        # Several batches may need the same session at the same time.
+        with self._making.setdefault(key, Lock()):
             if key not in self._sessions:
                 self._sessions[key] = self._new_session(graph, one)
         return self._sessions[key]
@@ -478,24 +482,24 @@ class OnnxEngine(Engine):
         options.intra_op_num_threads = sharing.threads
         for name, value in sharing.entries.items():
             options.add_session_config_entry(name, value)
-        # Constants are folded, and that is all there is to gain: the graphs are written as they are
-        # to run. Looking for more took half as long again.
+        # Fold constants, nothing more: the graphs are written the way they should run. The search
+        # for further optimizations took half as long again.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        # It would also put a rounding and its reverse before every Reshape or Transpose that
-        # a rounding follows: two nodes more for each, and nothing gained.
+        # Without this, ONNX Runtime moves quantization before a Reshape or Transpose by adding two
+        # nodes, which gains nothing.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
-        # A memory pattern would be kept for every new shape, and there are thousands.
+        # ONNX Runtime would store a memory pattern for every new shape, and there are thousands.
         options.enable_mem_pattern = False
         matrices = None
         if self._native:
             options.register_custom_ops_library(str(library.path()))
             matrices = Matrices(self._packed)
-            if graph in (LISTED_STEP, COLUMNS):  # where ONNX Runtime multiplies
+            if graph in (LISTED_STEP, COLUMNS):  # ONNX Runtime computes this product
                 output = next(name for name in OUTPUT_MATRICES if name in weights)
                 weights |= signed({output: weights[output]})
         raw = self._graph(graph, weights, one, matrices)
-        # To the graph each weight is a file of its name; ONNX Runtime finds the array where that
-        # file would be.
+        # The graph refers to each weight as an external file of that name. ONNX Runtime uses the
+        # arrays given here instead of such files.
         arrays = [np.ascontiguousarray(array) for array in weights.values()]
         options.add_external_initializers_from_files_in_memory(
             list(weights),
@@ -504,7 +508,7 @@ class OnnxEngine(Engine):
         )
         try:
             session = onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # too little memory, or an ONNX Runtime that lacks an operator
+        except Exception as error:  # out of memory, or an operator missing in this ONNX Runtime
             raise BundleError(f"ONNX Runtime cannot run this model ({error}).") from None
         inputs = matrices.inputs if matrices else {}
         to_value = onnxruntime.OrtValue.ortvalue_from_numpy
@@ -530,30 +534,29 @@ class OnnxEngine(Engine):
 
 
 class Sharing(NamedTuple):
-    """How the work of a step is shared out."""
+    """How the threads of a session share the work of a step."""
 
     threads: int
-    # Whether a thread waits for its next work in a busy loop for a moment, before it sleeps. To
-    # wake one takes longer than a small product, and a step has dozens of products. Only for a
-    # moment: each graph has threads of its own, and if those of the encoder went on in their loop,
-    # they would take the cores from those of the steps.
+    # True if idle threads wait in a busy loop before they sleep. Waking a thread takes longer than
+    # a small product, and a step has dozens of products. The loop must be short: each graph has
+    # its own threads, and spinning threads of the encoder would take cores from the steps.
     spin: bool
 
     @classmethod
     def among(cls, cores: int) -> "Sharing":
-        """So many cores share it, or one fewer if these are all that the machine has.
+        """Use this many cores, but not all cores of the machine.
 
-        A thread that shares its core with another program and does not sleep is made to wait in
-        the midst of its work, and so are all others: then a step takes twice as long. So one core
-        is left to the others, or, where there are but two, threads sleep.
+        A spinning thread that shares its core with another program is interrupted in the middle of
+        its work, and all threads wait for it: a step then takes twice as long. So leave one core to
+        other programs, or do not spin if there are only two.
         """
-        all_there_are = os.cpu_count() or 1
-        threads = cores if cores < max(all_there_are, 3) else all_there_are - 1
-        return cls(threads, threads < all_there_are and onnx_version() >= SPINS_SINCE)
+        machine = os.cpu_count() or 1
+        threads = cores if cores < max(machine, 3) else machine - 1
+        return cls(threads, threads < machine and onnx_version() >= SPINS_SINCE)
 
     @property
     def entries(self) -> dict[str, str]:
-        """For the options of a session."""
+        """The entries of a session's configuration."""
         return {
             "session.intra_op.allow_spinning": str(int(self.spin)),
             "session.intra_op.spin_duration_us": str(SPIN_MICROSECONDS),
@@ -561,7 +564,7 @@ class Sharing(NamedTuple):
 
 
 def onnx_version() -> tuple[int, ...]:
-    """Of ONNX Runtime."""
+    """Return ONNX Runtime's major and minor version."""
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 
 
@@ -574,7 +577,7 @@ def _step_graph(
 
 
 def _groups(sources: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Where each group of sentences ends that is encoded at once."""
+    """Yield the end of each group of sentences that the encoder takes in one run."""
     tokens = 0
     for number, source in enumerate(sources):
         if tokens and tokens + len(source) > ENCODER_TOKENS:
@@ -585,7 +588,7 @@ def _groups(sources: Sequence[Sequence[int]]) -> Iterator[int]:
 
 
 class Positions:
-    """The vectors of positions: learned ones, or sinusoids for as many as are asked for."""
+    """Position vectors: learned ones, or sinusoids in a table that grows on demand."""
 
     def __init__(self, config: ModelConfig, learned: np.ndarray | None):
         self._config, self._learned = config, learned
@@ -594,13 +597,14 @@ class Positions:
         )
 
     def __call__(self, position: int) -> np.ndarray:
-        """The vector of one. (D,)"""
+        """Return the vector of a position. (D,)"""
         if position >= len(self._table):
             self.first(position + 1)
         vector: np.ndarray = self._table[position]
         return vector
 
     def first(self, count: int) -> np.ndarray:
+        """Return the vectors of the first positions. (count, D)"""
         table = self._table
         if self._learned is None and count > len(table):
             table = self._table = sinusoids(
@@ -612,14 +616,17 @@ class Positions:
 def _allowed(
     tokens: np.ndarray, log_probs: np.ndarray, k: int, banned: BannedTokens | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best of each row that are not forbidden."""
+    """Return the k best tokens of each row that are not banned, and their log-probabilities."""
     if banned is None:
         return tokens, log_probs
     rows, barred = banned
-    if not (tokens[rows] == barred[:, None]).any():  # as at nearly every step
+    is_barred = tokens[rows] == barred[:, None]
+    # Fast path: at nearly every step, no banned token is among the best.
+    if not is_barred.any():
         return tokens[:, :k], log_probs[:, :k]
-    struck = np.zeros(tokens.shape, dtype=bool)
-    np.logical_or.at(struck, rows, tokens[rows] == barred[:, None])
-    order = np.argsort(struck, axis=1, kind="stable")[:, :k]
-    log_probs = np.where(struck, -np.inf, log_probs)
+    # A row may have several banned tokens, so it may occur several times in `rows`.
+    removed = np.zeros(tokens.shape, dtype=bool)
+    np.logical_or.at(removed, rows, is_barred)
+    order = np.argsort(removed, axis=1, kind="stable")[:, :k]
+    log_probs = np.where(removed, -np.inf, log_probs)
     return np.take_along_axis(tokens, order, axis=1), np.take_along_axis(log_probs, order, axis=1)

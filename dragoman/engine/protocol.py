@@ -22,10 +22,10 @@ BannedTokens = tuple[np.ndarray, np.ndarray]
 
 class Step(NamedTuple):
     state: Any
-    tokens: np.ndarray | None  # (R, k), None where all log-probabilities were asked for
+    tokens: np.ndarray | None  # (R, k), None if the step returns all log-probabilities
     log_probs: np.ndarray  # (R, k) or (R, V)
-    attention: np.ndarray | None  # (R, S), where asked for
-    extra_log_probs: np.ndarray | None = None  # (R, c), where asked for
+    attention: np.ndarray | None  # (R, S), if requested
+    extra_log_probs: np.ndarray | None = None  # (R, c), if requested
 
 
 class Engine(Protocol):
@@ -35,7 +35,7 @@ class Engine(Protocol):
     """
 
     target: Vocabulary
-    threads: int = 0  # that share the work of a step; 0: one for each core
+    threads: int = 0  # threads that share the work of a step; 0: one per core
 
     @property
     def has_attention(self) -> bool: ...
@@ -125,6 +125,7 @@ def group_by_engine(
     engine: Engine, sources: Sequence[Sequence[int]]
 ) -> list[tuple[Engine, list[int]]]:
     """Group sources by the engine that translates them; return engines and row numbers."""
+    # By identity: `route` returns the same object for the same engine.
     rows: dict[int, tuple[Engine, list[int]]] = {}
     for row, source in enumerate(sources):
         chosen = engine.route(source)
@@ -192,5 +193,6 @@ def top_k(log_probs: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     >>> top_k(np.array([[0.1, 0.7, 0.2]]), 2)[0].tolist()
     [[1, 2]]
     """
+    # A stable sort makes ties independent of k and of the platform.
     order = np.argsort(-log_probs, axis=1, kind="stable")[:, :k]
     return order, np.take_along_axis(log_probs, order, axis=1)

@@ -48,7 +48,7 @@ class SharedShortlist:
 @dataclass(frozen=True)
 class ShortlistBatch:
     of_batch: dict[str, np.ndarray]  # pieces (U,), columns (D, U) and in int8 their scales (U,)
-    places: np.ndarray  # (B, L) each sentence's pieces, as indices into those of the batch
+    places: np.ndarray  # (B, L) each sentence's pieces, as indices into the batch's
     added: np.ndarray  # (B, L) their biases; -inf after the end of a list
 
     @classmethod
@@ -60,6 +60,7 @@ class ShortlistBatch:
         output: Callable[[np.ndarray], dict[str, np.ndarray]],
     ) -> "ShortlistBatch":
         """Build the lists of a batch; `output` returns the output weights of some pieces."""
+        # One product computes the union of all lists; each row then gathers its own pieces.
         own = [shortlist.of(source) for source in sources]
         pieces = distinct(own)
         place = np.zeros(pieces[-1] + 1, dtype=np.int64)

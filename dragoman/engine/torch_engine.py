@@ -26,11 +26,11 @@ from dragoman.model.weights import check_weights, get_weights, set_weights
 from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
 
-_LOGITS = 2**28  # that are computed at a time, of translations that are given
+_LOGITS = 2**28  # logits to compute at a time when scoring given translations
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """The device of a name; auto: a GPU where there is one."""
+    """Return the device of this name; "auto" prefers a GPU."""
     if name == "auto":
         name = (
             "cuda"
@@ -48,7 +48,8 @@ def pick_device(name: str = "auto") -> torch.device:
         raise ConfigError(f"device {name!r} is unknown; it can be auto, cpu, cuda, mps.")
     if not available[name]:
         raise ConfigError(f"device {name!r} is not available here; try --device auto.")
-    # suspected of a cost per new shape, and our batches have thousands (docs/LOG.md)
+    # cuDNN's attention seems to cost time for each new shape, and our batches have thousands
+    # (docs/LOG.md).
     if name == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device(name)
@@ -58,11 +59,10 @@ def _parts(flat: Flat) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return flat.ids, flat.at, flat.starts
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Draws no random numbers: for a model that gets its weights anyway, or none.
+class _SkipInit(TorchFunctionMode):
+    """Skips the random initialization of weights that are loaded afterwards.
 
-    To draw them for nothing takes a second. On the device "meta", torch would even import its
-    compiler for it.
+    It would take a second. On the device "meta", torch would even import its compiler for it.
     """
 
     def __torch_function__(
@@ -85,22 +85,22 @@ class TorchEngine(Engine, Inspector):
         codec = bundle.codec
         where = pick_device(device)
         weights = {name: torch.from_numpy(array) for name, array in bundle.float_weights().items()}
-        # no memory is taken before the shapes are known to fit
-        with torch.device("meta"), _NothingDrawn():
+        # Check the shapes on the meta device, before any memory is allocated.
+        with torch.device("meta"), _SkipInit():
             check_weights(
                 build_model(bundle.config.model, codec.source, codec.target, codec.shared), weights
             )
-        with _NothingDrawn():
+        with _SkipInit():
             model = build_model(bundle.config.model, codec.source, codec.target, codec.shared)
         for parameter in model.parameters():
-            # Weights go where they belong at once; what is there is not worth being taken along.
+            # Allocate on the device directly: copying uninitialized weights would waste time.
             parameter.data = torch.empty_like(parameter, device=where)
         set_weights(model, weights)
         for name, tensor in get_weights(model).items():
             if tensor.is_floating_point():
                 continue
-            # Whole numbers are ids of target pieces, as the lexical model keeps them: they become
-            # indices.
+            # Integers are ids of target pieces, as in the lexical model. They are used as indices,
+            # so those of a stranger's file must be in range.
             if not ((tensor >= 0) & (tensor < len(codec.target))).all():
                 raise BundleError(f"weight {name} names a piece that is not in the vocabulary.")
         return cls(model.to(where).eval().requires_grad_(False), codec.source, codec.target, where)
@@ -122,14 +122,14 @@ class TorchEngine(Engine, Inspector):
         return usable(self.model.output.weight) and self.model.can_be_packed
 
     def halves(self, precision: str) -> bool:
-        """Whether this precision of a search is bf16 here."""
+        """True if a search at this precision (`decoding.precision`) computes in bf16 here."""
         bf16_here = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
         return precision == "bf16" or (precision == "auto" and bf16_here)
 
     def at_precision(self, precision: str) -> "TorchEngine":
-        """A model in training has no copy, which would stay behind."""
         if not (self.searches_on_device and self.halves(precision)):
             return self
+        # A model in training is not copied: the copy would keep old weights.
         in_training = any(parameter.requires_grad for parameter in self.model.parameters())
         return self if in_training else self._halved
 
@@ -171,19 +171,18 @@ class TorchEngine(Engine, Inspector):
             state, self._tensor(tokens), self.attention_layer if attention else None
         )
         log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (R, V)
+        # After the softmax: banned pieces keep their share, so that scores stay comparable.
         log_probs[:, self._never] = -torch.inf
         if banned is not None:
             log_probs[self._tensor(banned[0]), self._tensor(banned[1])] = -torch.inf
-        looked_at = weights.float().cpu().numpy() if weights is not None else None
+        attended = weights.float().cpu().numpy() if weights is not None else None
         if k is None:
-            return Step(state, None, log_probs.cpu().numpy(), looked_at)
+            return Step(state, None, log_probs.cpu().numpy(), attended)
         best = log_probs.topk(min(k, log_probs.shape[1]), dim=-1)
-        asked = (
-            log_probs.gather(1, self._tensor(extra_tokens)).cpu().numpy()
-            if extra_tokens is not None
-            else None
-        )
-        return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), looked_at, asked)
+        extra = None
+        if extra_tokens is not None:
+            extra = log_probs.gather(1, self._tensor(extra_tokens)).cpu().numpy()
+        return Step(state, best.indices.cpu().numpy(), best.values.cpu().numpy(), attended, extra)
 
     @torch.inference_mode()
     def score(
@@ -194,17 +193,15 @@ class TorchEngine(Engine, Inspector):
         batch = collate(sources, targets, self.source, self.target)
         hidden = self.model(self._tensor(batch.source), self._tensor(batch.target_in))
         log_probs = torch.log_softmax(self.model.logits(hidden).float(), dim=-1)  # (B, T, V)
-        # (B, T)
-        chosen = (
-            log_probs.gather(2, self._tensor(batch.target_out)[..., None])[..., 0].cpu().numpy()
-        )
-        return [row[:length] for row, length in zip(chosen, batch.target_lengths, strict=True)]
+        target_out = self._tensor(batch.target_out)[..., None]
+        scores = log_probs.gather(2, target_out)[..., 0].cpu().numpy()  # (B, T)
+        return [row[:length] for row, length in zip(scores, batch.target_lengths, strict=True)]
 
     @torch.inference_mode()
     def score_packed(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
-        """`score` without padding, by our kernels: a score does not depend on its neighbours."""
+        """Score without padding, with our kernels: a score does not depend on its neighbors."""
         model = cast(Transformer, self.model)
         source = Flat.of(sources)
         before = Flat.of([[self.target.bos, *target] for target in targets])
@@ -224,13 +221,14 @@ class TorchEngine(Engine, Inspector):
             PackedLayout(starts, starts, longest),
             PackedLayout(starts_before, starts, longest),
         )
+        # The logits of a large batch would not fit into memory.
         rows = max(1, _LOGITS // len(self.target))
-        chosen = [
-            torch.log_softmax(model.logits(some).float(), dim=-1).gather(1, these.long()[:, None])
-            for some, these in zip(torch.split(hidden, rows), torch.split(right, rows), strict=True)
+        parts = [
+            torch.log_softmax(model.logits(states).float(), dim=-1).gather(1, ids.long()[:, None])
+            for states, ids in zip(torch.split(hidden, rows), torch.split(right, rows), strict=True)
         ]
-        found: np.ndarray = torch.cat(chosen)[:, 0].cpu().numpy()
-        return np.split(found, after.starts[1:-1])
+        scores: np.ndarray = torch.cat(parts)[:, 0].cpu().numpy()
+        return np.split(scores, after.starts[1:-1])
 
     @torch.inference_mode()
     def attention_weights(
@@ -255,14 +253,15 @@ class TorchEngine(Engine, Inspector):
         batch = collate([source], [target], self.source, self.target)
         ids = self._tensor(batch.source)
         hidden = self.model(ids, self._tensor(batch.target_in))
-        found = {"decoder": hidden, "logits": self.model.logits(hidden)}
+        states = {"decoder": hidden, "logits": self.model.logits(hidden)}
         with suppress(TranslationError):  # some architectures have no encoder
-            found = {"encoder": self.model.encoder_states(ids)[0], **found}
-        return {name: values[0].float().cpu().numpy() for name, values in found.items()}
+            states = {"encoder": self.model.encoder_states(ids)[0], **states}
+        return {name: values[0].float().cpu().numpy() for name, values in states.items()}
 
     @torch.inference_mode()
     def embed(self, sources: Sequence[Sequence[int]]) -> np.ndarray:
         memory, mask = self.model.encoder_states(self._tensor(pad(sources, self.source.pad)))
+        # The mean over real positions only.
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
         vectors: np.ndarray = ((memory * real).sum(dim=1) / real.sum(dim=1)).float().cpu().numpy()
         return vectors

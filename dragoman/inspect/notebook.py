@@ -1,4 +1,4 @@
-"""`%load_ext dragoman` adds a magic to IPython and Jupyter:
+"""A magic for IPython and Jupyter, which `%load_ext dragoman` adds:
 
     %%translate de
     Where is the station?
@@ -14,6 +14,7 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.inspect.translator import InspectableTranslator
 
 
+# A cell must not load the model again.
 @cache
 def _translator(folder: str) -> InspectableTranslator:
     return InspectableTranslator.load(folder)
@@ -36,7 +37,8 @@ def load_ipython_extension(shell: Any) -> None:
     def magic(line: str, cell: str) -> None:
         try:
             translate(line, cell)
-        except DragomanError as error:  # IPython shows this one as a line, others as a traceback
+        # IPython prints a UsageError as a single line, other errors with a traceback.
+        except DragomanError as error:
             raise UsageError(str(error)) from None
 
     shell.register_magic_function(magic, "cell", "translate")

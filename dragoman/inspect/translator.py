@@ -1,4 +1,4 @@
-"""A translator that can be looked into: scores of given translations, attention, embeddings."""
+"""A translator with access to the model: scores of given translations, attention, embeddings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class InspectableTranslator(Translator):
-    """What `dragoman.load` gives: translates, and shows how the model comes to its output."""
+    """The result of `dragoman.load`: translates, and shows how the model computes its output."""
 
     def score(
         self,
@@ -31,10 +31,11 @@ class InspectableTranslator(Translator):
         to: str = "",
         source: str = "",
     ) -> list[np.ndarray]:
-        """Log-probability of each piece of each target, its end included, given its source.
+        """Return the log-probability of each piece of each target and of its end token.
 
         translator.score("Guten Tag!", "Good day!", to="en")[0].sum()
         """
+        # A string is a sequence of strings, too: its characters.
         sources = [sources] if isinstance(sources, str) else sources
         targets = [targets] if isinstance(targets, str) else targets
         if len(sources) != len(targets):
@@ -47,6 +48,7 @@ class InspectableTranslator(Translator):
         left = self.codec.encode_source(sources, to, source)
         start = self.codec.forced_start(to)
         right = [[*start, *ids] for ids in self.codec.encode_target(targets)]
+        # A learned position table limits the length.
         limit = self.engine.max_length
         for text, ids in [*zip(sources, left, strict=True), *zip(targets, right, strict=True)]:
             if limit is not None and len(ids) >= limit:
@@ -57,8 +59,9 @@ class InspectableTranslator(Translator):
         lengths = [max(len(s), len(t)) for s, t in zip(left, right, strict=True)]
         tokens = self.config.decoding.batch_tokens or self.engine.batch_tokens
         for rows in batches_by_length(lengths, tokens):
-            found = self.engine.score([left[r] for r in rows], [right[r] for r in rows])
-            for row, log_probs in zip(rows, found, strict=True):
+            batch = self.engine.score([left[r] for r in rows], [right[r] for r in rows])
+            for row, log_probs in zip(rows, batch, strict=True):
+                # Tags that search would force are not part of the translation.
                 scores[row] = log_probs[len(start) :]
         return scores
 
@@ -69,14 +72,14 @@ class InspectableTranslator(Translator):
         request: Request = Request(),
         **options: Unpack[Options],
     ) -> dict[str, object]:
-        """Every layer and head for a text and its translation.
+        """Return the attention weights of every layer and head for a text and its translation.
 
             translator.attention("Guten Tag!", to="en")["cross"].shape  # (L, H, T, S)
 
-        The translation is the model's own, or one given as text or as pieces. "source" and "target"
-        are the pieces along the axes, "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "cross"
-        (L, H, T, S) the weights. Row t of the last two is where the decoder looks to predict target
-        piece t.
+        The translation is given as text or as pieces; by default the model translates. "source" and
+        "target" are the pieces along the axes. "encoder" (L, H, S, S), "decoder" (L, H, T, T) and
+        "cross" (L, H, T, S) are the weights. Row t of the last two is the decoder's attention when
+        it predicts target piece t.
         """
         if self.inspector is None:
             raise TranslationError("an ensemble does not show attention: load one model.")
@@ -95,7 +98,8 @@ class InspectableTranslator(Translator):
         request: Request = Request(),
         **options: Unpack[Options],
     ) -> dict[str, np.ndarray]:
-        """The last hidden states of both sides, and the logits, for a text and its translation.
+        """Return the last hidden states of both sides, and the logits, for a text and a
+        translation.
 
             translator.outputs("Guten Tag!", to="en")["logits"]  # (T, V)
 
@@ -109,7 +113,7 @@ class InspectableTranslator(Translator):
         return self.inspector_of(source).outputs(source, target)
 
     def tokenize(self, text: str, to: str = "") -> list[str]:
-        """The subwords that the model reads: language tag and end included.
+        """Return the subwords that the model reads, including language tag and end token.
 
         translator.tokenize("Guten Tag!", to="en")
         """
@@ -124,19 +128,19 @@ class InspectableTranslator(Translator):
     def model(self) -> "Module":
         """The model as a PyTorch module, in float32 on the CPU if another engine translates."""
         if self.inspector is None:
-            raise TranslationError("an ensemble is no single model: load one.")
+            raise TranslationError("an ensemble is not a single model: load one.")
         module: Module = self.inspector.module
         return module
 
     def parameters_by_part(self) -> dict[str, int]:
-        """How many parameters each part has: embeddings, encoder, decoder, output."""
+        """Count the parameters of each part: embeddings, encoder, decoder, output."""
         if self.bundle is None:
-            raise TranslationError("an ensemble is no single model: load one.")
+            raise TranslationError("an ensemble is not a single model: load one.")
         return parameters_by_part(self.bundle.weights)
 
     def with_source(self, text: str, request: Request) -> Request:
-        """The request with a source language, the likeliest one: a text whose language is named is
-        translated in any case, and so can be looked at."""
+        """Add the most likely source language to a request that has none."""
+        # Otherwise a text that seems to be in another language would not be translated at all.
         sources = self.codec.languages.sources
         if request.source_language or not sources:
             return request
@@ -145,36 +149,35 @@ class InspectableTranslator(Translator):
     def encode_pair(
         self, text: str, translation: str | Sequence[str] | None, request: Request
     ) -> tuple[list[int], list[int]]:
-        """Both sides as ids; the translation is the model's own if none is given.
+        """Encode a text and its translation, including tags that search would force.
 
-        It begins with what the model is forced to say first, such as a language.
+        By default the model translates.
         """
         source = self.encode_whole(text, request)
         if translation is None:
             translation = self.translate(text, self.with_source(text, request)).tokens
+        # Models of other systems begin a target with a language tag.
         start = self.codec.forced_start(self.pipeline.splitter.target(text, request))
         if isinstance(translation, str):
             return source, [*start, *self.codec.encode_target([translation])[0]]
         return source, [*start, *(self.codec.target.ids[piece] for piece in translation)]
 
     def embed(
-        self,
-        texts: str | Sequence[str],
-        request: Request = Request(),
-        **options: Unpack[Options],
+        self, texts: str | Sequence[str], request: Request = Request(), **options: Unpack[Options]
     ) -> np.ndarray:
-        """Each text as a vector of length 1, (N, D); of a single text (D,).
+        """Return a vector of length 1 for each text (N, D), or for a single text (D,).
 
             one, other = translator.embed(["Guten Tag!", "Good day!"])
 
-        Its direction is that of the mean of the encoder's outputs over the text's pieces. The
-        product of two vectors says how close their texts are. The vector of an empty text is 0.
+        It is the normalized mean of the encoder's outputs over the text's pieces. The product of
+        two vectors is the similarity of their texts. The vector of an empty text is 0.
         """
         if self.inspector is None:
             raise TranslationError("an ensemble gives no vectors: load one model.")
         if isinstance(texts, str):
-            alone: np.ndarray = self.embed([texts], request, **options)[0]
-            return alone
+            vector: np.ndarray = self.embed([texts], request, **options)[0]
+            return vector
+        # A text longer than the model's limit is embedded in parts.
         parts = self.pipeline.splitter(texts, self.check(self.request(request, options)))
         vectors = np.zeros((len(texts), self.config.model.d_model))
         lengths = [len(part.ids) for part in parts]
@@ -184,32 +187,34 @@ class InspectableTranslator(Translator):
                 # A long text is the mean of its parts, each weighted by its length.
                 vectors[parts[row].line] += lengths[row] * mean
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        # The vector of an empty text has no direction and stays 0.
         unit: np.ndarray = (vectors / np.where(norms > 0, norms, 1.0)).astype(np.float32)
         return unit
 
     def position_vectors(self, length: int) -> np.ndarray | None:
-        """What the model adds to the words at so many positions (length, D); None: nothing."""
+        """Return the vectors that the model adds to words (length, D), or None."""
         return self.inspector.position_vectors(length) if self.inspector is not None else None
 
     @property
     def shows_attention(self) -> bool:
+        # The ONNX engine cannot show attention, but the torch engine can load the same bundle.
         possible = self.engine.inspector is not None or (self.bundle and find_spec("torch"))
         return self.engine.has_attention and bool(possible)
 
     @property
     def inspector(self) -> Inspector | None:
-        """What shows the inside of the model; None for an ensemble."""
-        return self._looked_into.inspector
+        """The interface for looking inside the model; None for an ensemble."""
+        return self._inspectable_engine.inspector
 
     def inspector_of(self, source: Sequence[int]) -> Inspector:
-        """What shows how a source, as ids, is translated: an adapter is for some sentences only."""
-        found = self._looked_into.route(source).inspector
-        assert found is not None
-        return found
+        """Return the interface to the model that translates this source: adapted or not."""
+        inspector = self._inspectable_engine.route(source).inspector
+        assert inspector is not None
+        return inspector
 
     @cached_property
-    def _looked_into(self) -> Engine:
-        """Torch's engine, made on first use if another engine translates."""
+    def _inspectable_engine(self) -> Engine:
+        """The torch engine, which is created on first use if another engine translates."""
         if self.engine.inspector is not None or self.bundle is None:
             return self.engine
         return make_engine(self.bundle, "cpu", "torch")

@@ -1,4 +1,4 @@
-"""The style sheet and the script that all pages share, those of the lab and of the service."""
+"""The style sheet and the script that the pages of the lab and of the service share."""
 
 from importlib import resources
 

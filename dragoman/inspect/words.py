@@ -1,4 +1,4 @@
-"""Pieces as people read them, and the words that they make."""
+"""Format pieces for people, and group them into words."""
 
 import re
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ _BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 
 @dataclass(frozen=True)
 class Axis:
-    """One side of a map: its pieces, the word that each belongs to, and the words.
+    """One axis of an attention map: its pieces, the word of each piece, and the words' labels.
 
-    A special piece is its own word.
+    A special piece is a word of its own.
     """
 
     pieces: tuple[str, ...]
@@ -26,6 +26,7 @@ class Axis:
         words: list[int] = []
         numbers = words_of_pieces(pieces)
         for i, number in enumerate(numbers):
+            # Special pieces have the number -1 and never join a word.
             same = i > 0 and number >= 0 and number == numbers[i - 1]
             words.append(words[-1] if same else len(set(words)))
         groups: list[list[str]] = [[] for _ in range(len(set(words)))]
@@ -35,23 +36,26 @@ class Axis:
 
 
 def readable(pieces: Sequence[str]) -> str:
-    """The pieces of a word as text.
+    """Return the pieces of a word as text.
 
     >>> readable(["▁sch", "l", "<0xC3>", "<0xA4>", "ft"])
     'schläft'
     """
-    text = _BYTES.sub(lambda run: bytes.fromhex(run[0].replace("<0x", "").replace(">",
-    "")).decode("utf-8", "replace"),
-                      "".join(pieces))  # fmt: skip
+
+    # Consecutive byte pieces spell a character in UTF-8.
+    def decoded(run: re.Match[str]) -> str:
+        digits = run[0].replace("<0x", "").replace(">", "")
+        return bytes.fromhex(digits).decode("utf-8", "replace")
+
+    text = _BYTES.sub(decoded, "".join(pieces))
     return text.replace(WORD_START, " ").strip() or "␣"
 
 
 def piece_label(piece: str) -> str:
-    """A piece as a label; a hyphen says that it goes on with a word.
+    """Return a label for a piece; a hyphen marks the continuation of a word.
 
     >>> [piece_label(piece) for piece in ("▁sleep", "ing", ".", "</s>")]
     ['sleep', '-ing', '.', '</s>']
     """
-    return (
-        f"-{piece}" if piece.isalpha() and not piece.startswith(WORD_START) else readable([piece])
-    )
+    continues = piece.isalpha() and not piece.startswith(WORD_START)
+    return f"-{piece}" if continues else readable([piece])

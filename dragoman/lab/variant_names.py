@@ -16,9 +16,9 @@ from dragoman.config.variants import (
     SIMILARITIES,
     SPANS,
     Architecture,
-    Given,
     Objective,
     Position,
+    Settings,
     Variant,
     even_width,
 )
@@ -26,7 +26,7 @@ from dragoman.config.variants import (
 _CODE, _VARIANTS = "dragoman.lab.architectures", "dragoman.lab.transformer_variants"
 
 
-def _decoder_only(settings: Given) -> Iterator[str]:
+def _decoder_only(settings: Settings) -> Iterator[str]:
     positions, longest = settings["model.positions.max_length"], settings["data.max_length"]
     if settings["model.positions.kind"] == "learned" and positions <= 2 * longest:
         yield (
@@ -35,7 +35,7 @@ def _decoder_only(settings: Given) -> Iterator[str]:
         )
 
 
-def _bidirectional(settings: Given) -> Iterator[str]:
+def _bidirectional(settings: Settings) -> Iterator[str]:
     if settings["model.d_model"] % 2:
         yield (
             f"model.d_model={settings['model.d_model']} is odd: the encoder needs half of it for "
@@ -43,7 +43,7 @@ def _bidirectional(settings: Given) -> Iterator[str]:
         )
 
 
-def _gnmt(settings: Given) -> Iterator[str]:
+def _gnmt(settings: Settings) -> Iterator[str]:
     yield from _bidirectional(settings)
     if settings["model.num_decoder_layers"] < 2:
         yield (
@@ -52,7 +52,7 @@ def _gnmt(settings: Given) -> Iterator[str]:
         )
 
 
-def _convs2s(settings: Given) -> Iterator[str]:
+def _convs2s(settings: Settings) -> Iterator[str]:
     positions, longest = settings["model.positions.max_length"], settings["data.max_length"]
     if positions <= longest:
         yield (
@@ -61,7 +61,7 @@ def _convs2s(settings: Given) -> Iterator[str]:
         )
 
 
-def _lexical(settings: Given) -> Iterator[str]:
+def _lexical(settings: Settings) -> Iterator[str]:
     if settings["training.objective"] == "mrt":
         yield (
             "training.objective=mrt needs a gradient, which model.architecture=lexical does not "
@@ -69,7 +69,7 @@ def _lexical(settings: Given) -> Iterator[str]:
         )
 
 
-def _mrt(settings: Given) -> Iterator[str]:
+def _mrt(settings: Settings) -> Iterator[str]:
     if not settings["training.init"]:
         yield "training.objective=mrt fine-tunes a trained model: name one with --init."
     if settings["training.sharded"]:
@@ -81,7 +81,7 @@ def _mrt(settings: Given) -> Iterator[str]:
         )
 
 
-def _projections(settings: Given) -> Iterator[str]:
+def _projections(settings: Settings) -> Iterator[str]:
     if not settings["model.attention.projections"]:
         yield (
             f"model.attention.heads_layout={settings['model.attention.heads_layout']} describes "
@@ -93,7 +93,7 @@ def _projections(settings: Given) -> Iterator[str]:
 _ONE_SET_OF_KEYS = ("additive", "concat")  # each head makes keys of its own
 
 
-def _groups(given: Given) -> Iterator[str]:
+def _groups(given: Settings) -> Iterator[str]:
     yield from _projections(given)
     heads, groups = given["model.num_heads"], given["model.attention.groups"]
     if heads % groups:
@@ -109,13 +109,13 @@ def _groups(given: Given) -> Iterator[str]:
         )
 
 
-def _concat(settings: Given) -> Iterator[str]:
+def _concat(settings: Settings) -> Iterator[str]:
     kind = settings["model.positions.kind"]
     if not POSITIONS[kind].vector:
         yield f"model.positions.kind={kind} has no vector to join: leave model.positions.join=add."
 
 
-def _index(settings: Given) -> Iterator[str]:
+def _index(settings: Settings) -> Iterator[str]:
     if settings["model.positions.join"] == "add":
         yield (
             "model.positions.kind=index is a single number, not a vector to add: set "

@@ -10,6 +10,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from xml.parsers import expat
 
+LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"  # the attribute xml:lang
+
 
 class DoctypeError(ValueError):
     """The file declares a document type of its own."""
@@ -45,6 +47,11 @@ def events(chunks: Iterable[bytes | str]) -> Iterator[tuple[str, Element]]:
         yield from _named(parser)
     except (ParseError, expat.ExpatError, LookupError) as error:
         raise ValueError(f"it is not well-formed XML ({error})") from None
+
+
+def local_name(element: Element) -> str:
+    """Return an element's tag without its namespace; empty for comments and instructions."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def _named(parser: "XMLPullParser[Element]") -> Iterator[tuple[str, Element]]:

@@ -1,1 +1,1 @@
-"""From text to pieces and back: strings only, never torch."""
+"""Text processing: strings to ids and back, languages, corpora; never imports torch."""

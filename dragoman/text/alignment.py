@@ -1,17 +1,17 @@
-"""Whether the lines of two files belong together: shifted lines, swapped sides, unrelated text,
-languages other than those named.
+"""Detect misaligned corpora: shifted lines, swapped sides, unrelated text, wrong languages.
 
-A look at one pair does not tell. Many do: words that translate each other stand in the same pairs
-again and again. IBM model 1 (`lexicon`) learns such words from a sample in which each source
-stands beside its target and beside the targets up to two lines off. The model prefers none of
-these distances. So where line n of the source is translated by line n+1 of the target, the model
-finds line n+1 more likely. The question is asked of every part of the file, because one missing
-line shifts all lines behind it.
+A single pair is not conclusive, but many are: words that translate each other occur in the same
+pairs again and again. IBM model 1 (`lexicon`) learns such words from a sample that pairs each
+source with its target and with the targets up to two lines away. The model has no preference for
+any of these offsets. So if line n of the source is translated by line n+1 of the target, the model
+gives line n+1 a higher probability. Each part of the file is tested, because one missing line
+shifts all later lines.
 
-The sample is made of blocks of consecutive lines, spread evenly over a file of unknown length.
+The sample consists of blocks of consecutive lines, spread evenly over a file of unknown length.
 
-    d   an offset: source line i stands beside target line i+d
-    N   pairs of a block, without the two at each end
+    D offsets d: source line i is paired with target line i+d
+    N pairs of a block, without the two at each end
+    L lines of a block, W words of a line
 """
 
 import re
@@ -33,34 +33,34 @@ BLOCK_LINES = 200
 MOST_BLOCKS = 32
 OFFSETS = (0, -2, -1, 1, 2)
 FURTHEST = 2
-WORDS_READ = 12  # of a sentence: the first words are seldom translated by the last ones
-LEAST_COUNT = 3  # sentences that hold a word: a rarer one cannot have shown what it goes with
-LEAST_WORDS = 300  # of a block, to call it unrelated
+WORDS_READ = 12  # per sentence: the first words are seldom translated by the last ones
+LEAST_COUNT = 3  # sentences with a word: nothing can be learned about rarer ones
+LEAST_WORDS = 300  # per block, to call it unrelated
 ROUNDS = 3
 
-# The thresholds below were chosen on 75 real corpora, from tatoeba to dictionaries. On these, the
-# right offset is ahead by 4.6 standard errors or more in every block of LEAST_WORDS, no wrong
-# offset is ahead by 1, and the gap of letters is never below 0.
+# These thresholds were chosen on 75 real corpora, from Tatoeba to dictionaries. On these, the right
+# offset leads by at least 4.6 standard errors in every block of LEAST_WORDS, no wrong offset leads
+# by 1, and the evidence of trigrams is never below 0.
 CLEARLY_SHIFTED = 5.0  # standard errors
 UNRELATED_BELOW = 2.0
-SWAPPED_BELOW = -0.4  # nats per triple of letters
-MOST_BLOCKS_AGREE = 0.8  # share of the blocks that say another language than the one named
+SWAPPED_BELOW = -0.4  # nats per trigram
+MOST_BLOCKS_AGREE = 0.8  # share of blocks in which another language than the given one is detected
 
 _WORD = re.compile(  # letters and digits; where a script has no spaces, one character
     r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+"
 )
 _PAD = 0
-_SPELLED = tuple(WORDS)  # the languages that `detect` tells apart by more than their script
-_PAIRS_ASKED = 20  # of each block for its languages
-_SURE = 70.0  # percent
-_MIXED_ABOVE = 0.1
+_SPELLED = tuple(WORDS)  # languages that `detect` distinguishes by more than their script
+_PAIRS_ASKED = 20  # pairs per block whose languages are detected
+_SURE = 70.0  # percent of confidence
+_MIXED_ABOVE = 0.1  # share of pairs the other way round
 
 Block = Sequence[Pair]
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """What makes training on a part of a corpus pointless; its lines are those of the sample."""
+    """A problem that makes training on a part of a corpus pointless."""
 
     first: int
     last: int
@@ -71,7 +71,7 @@ class Alarm:
 
 
 class Sample:
-    """Blocks of a stream of pairs: all of them at first, then every second, every fourth, ..."""
+    """A sample of blocks from a stream: all at first, then every second, every fourth, ..."""
 
     def __init__(self) -> None:
         self._blocks: list[list[Pair]] = []
@@ -86,6 +86,7 @@ class Sample:
                 self._keep()
 
     def _keep(self) -> None:
+        # Thin out when there are too many: the blocks kept so far remain evenly spread.
         if self._seen % self._every == 0:
             self._blocks.append(self._growing)
         self._seen += 1
@@ -96,7 +97,8 @@ class Sample:
 
     @property
     def blocks(self) -> list[list[Pair]]:
-        """A short rest joins the block before it."""
+        """The blocks so far."""
+        # A short rest is appended to the last block, if that block precedes it immediately.
         few = len(self._growing) < BLOCK_LINES // 2
         if few and self._blocks and self._every == 1:
             return [*self._blocks[:-1], self._blocks[-1] + self._growing]
@@ -104,7 +106,7 @@ class Sample:
 
 
 def places_of_blocks(lines: int) -> list[range]:
-    """The line numbers, from 0, of the blocks of a file whose length is known."""
+    """Return the line numbers, from 0, of the blocks of a file of known length."""
     blocks = min(MOST_BLOCKS, max(1, lines // BLOCK_LINES))
     starts = [lines * number // blocks for number in range(blocks)]
     size = min(lines, max(BLOCK_LINES, lines // blocks if blocks < MOST_BLOCKS else 0))
@@ -114,7 +116,7 @@ def places_of_blocks(lines: int) -> list[range]:
 def find_alarms(
     blocks: Sequence[Block], source_language: str = "", target_language: str = ""
 ) -> list[Alarm]:
-    """All that is wrong with a sample as a whole. Languages are compared where they are named."""
+    """Return all problems of a sample; languages are compared if they are given."""
     blocks = [block for block in blocks if len(block) > 4 * FURTHEST]
     if not blocks:
         return []
@@ -126,15 +128,16 @@ def find_alarms(
 
 
 def _misaligned(blocks: Sequence[Block]) -> Iterator[Alarm]:
-    """Parts where each source fits a target some lines off, or none."""
+    """Yield parts in which each source fits a target some lines away, or none."""
     unrelated = "source and target do not seem to be translations of each other"
     of_blocks = list(_gains(blocks))
     states = [_state(gains) for gains in of_blocks]
-    # A block in which a shift begins fits nothing well: it counts for the shift beside it.
+    # A block in which a shift begins fits no offset well: it belongs to the neighboring shift.
     for i, state in enumerate(states):
         near = [s for s in states[max(0, i - 1) : i + 2] if s not in (0, None)]
         if state is None and near:
             states[i] = near[0]
+    # Neighboring blocks in the same state are one part.
     for state, rows in groupby(range(len(blocks)), key=lambda row: states[row]):
         part = [*rows]
         first, last = blocks[part[0]][0].line, blocks[part[-1]][-1].line
@@ -149,24 +152,24 @@ def _misaligned(blocks: Sequence[Block]) -> Iterator[Alarm]:
 
 
 def _first_shifted(gains: Sequence["_Gains"], offset: int) -> int:
-    """The line from which on this offset fits best, somewhere in two blocks."""
+    """Return the line in two blocks where this offset begins to fit best."""
     values = np.concatenate([block.values for block in gains], axis=1)
     lines = [line for block in gains for line in block.lines]
     ahead = values[OFFSETS.index(offset)] - values[0]
-    # The sum from each line to the end: a line that belongs to the shift makes it larger.
+    # The sum from each line to the end is largest at the first line of the shift.
     return lines[int(ahead[::-1].cumsum()[::-1].argmax())]
 
 
 class _Gains(NamedTuple):
-    """How much more likely the words of a target are beside a source than anywhere."""
+    """How much more likely the words of a target are, given the source."""
 
     values: np.ndarray  # sums of log P(y|x) - log P(y), (D, N)
-    words: int  # that were asked
+    words: int  # number of words counted
     lines: list[int]  # of the N pairs
 
 
 def _state(block: _Gains) -> int | None:
-    """The offset that a block has by its gains; None: none fits."""
+    """Return the offset of a block, or None if no offset fits."""
     gains = block.values
     if not gains.shape[1]:
         return 0
@@ -178,27 +181,27 @@ def _state(block: _Gains) -> int | None:
 
 
 def _standard_errors(values: np.ndarray) -> float:
-    """How far a mean is above zero, in units of its standard error."""
+    """Return the mean in units of its standard error."""
     return float(values.mean() / (values.std() / len(values) ** 0.5 + 1e-9))
 
 
 def _gains(blocks: Sequence[Block]) -> Iterator[_Gains]:
-    """Those of each block."""
+    """Yield the gains of each block."""
     left = _ids([[pair.source for pair in block] for block in blocks])
     right = _ids([[pair.target for pair in block] for block in blocks])
     batches = []
     lines = []
     for block, source, target in zip(blocks, left, right, strict=True):
-        kept = _telling(target)
-        lines.append([block[row].line for row in kept])
-        here = source[kept]
-        batches += [(here, target[kept + offset]) for offset in OFFSETS]
+        rows = _comparable(target)
+        lines.append([block[row].line for row in rows])
+        batches += [(source[rows], target[rows + offset]) for offset in OFFSETS]
     if not any(target.any() for _, target in batches):
         yield from (_Gains(np.zeros((len(OFFSETS), 0)), 0, []) for _ in blocks)
         return
     model = Model1(batches, _PAD)
     for _ in range(ROUNDS):
         model.improve()
+    # log P(y), the frequency of a target word anywhere
     counts = np.bincount(np.concatenate([target.ravel() for _, target in batches]))
     everywhere = np.log(np.maximum(counts, 1) / counts[1:].sum())
     gains = []
@@ -206,22 +209,22 @@ def _gains(blocks: Sequence[Block]) -> Iterator[_Gains]:
         rows, columns = np.nonzero(target)
         gain = log_probs - everywhere[target[rows, columns]]
         gains.append(np.bincount(rows, gain, len(target)))
-    for number, telling in enumerate(lines):
+    for number, lines_of_block in enumerate(lines):
         row = number * len(OFFSETS)
         values = np.stack(gains[row : row + len(OFFSETS)])
-        yield _Gains(values, int(np.count_nonzero(batches[row][1])), telling)
+        yield _Gains(values, int(np.count_nonzero(batches[row][1])), lines_of_block)
 
 
-def _telling(target: np.ndarray) -> np.ndarray:
-    """The lines of a block (L, W) that have neighbours on both sides, none of them the same."""
+def _comparable(target: np.ndarray) -> np.ndarray:
+    """Return the lines of a block (L, W) whose neighbors within FURTHEST all differ from them."""
     middle = np.arange(FURTHEST, len(target) - FURTHEST)
     same = [(target[middle] == target[middle + d]).all(axis=1) for d in OFFSETS if d]
-    telling: np.ndarray = middle[~np.any(same, axis=0)]
-    return telling
+    comparable: np.ndarray = middle[~np.any(same, axis=0)]
+    return comparable
 
 
 def _ids(side: list[list[str]]) -> list[np.ndarray]:
-    """The first words of each line of each block as numbers, rare ones left out. (L, W) each"""
+    """Number the first words of each line of each block, without rare ones. (L, W) each"""
     words = [[_WORD.findall(text.lower())[:WORDS_READ] for text in block] for block in side]
     counts = Counter(word for block in words for line in block for word in set(line))
     known = [word for word, count in counts.items() if count >= LEAST_COUNT]
@@ -237,7 +240,11 @@ def _ids(side: list[list[str]]) -> list[np.ndarray]:
 
 
 def _swapped(blocks: Sequence[Block]) -> list[Alarm]:
-    """Parts whose sides are in each other's language: fewer blocks than the others, or behind."""
+    """Return the parts whose languages are swapped.
+
+    These are the minority of blocks, or of two equal halves the second one.
+    """
+    # Train on every second pair and test on the others, so that a block is not judged by itself.
     likeness = Likeness((p.source for p in blocks[0][::2]), (p.target for p in blocks[0][::2]))
 
     def is_reversed(row: int) -> bool:
@@ -252,13 +259,13 @@ def _swapped(blocks: Sequence[Block]) -> list[Alarm]:
         part = [*rows]
         if odd and any(reversed_rows):
             first, last = blocks[part[0]][0].line, blocks[part[-1]][-1].line
-            trouble = "the two languages are swapped, as against the other lines"
+            trouble = "the two languages are swapped, compared to the other lines"
             alarms.append(Alarm(first, last, trouble))
     return alarms
 
 
 def _mixed(blocks: Sequence[Block]) -> list[Alarm]:
-    """Pairs here and there whose sides are in each other's language, where `detect` knows both."""
+    """Return an alarm if single pairs have swapped languages, as far as `detect` covers them."""
     text = " ".join(f"{block[0].source} {block[0].target}" for block in blocks)
     two = [guess.language for guess in detect(text, _SPELLED)[:2]]
     turns: Counter[str] = Counter()
@@ -276,7 +283,7 @@ def _mixed(blocks: Sequence[Block]) -> list[Alarm]:
 
 
 def _wrong_names(blocks: Sequence[Block], source: str, target: str) -> Iterator[Alarm]:
-    """Sides that most blocks find in another language than the one they are said to be in."""
+    """Yield an alarm for a side whose language is not the given one in most blocks."""
     sides: list[tuple[str, str, Callable[[Pair], str]]] = [
         ("source", source, lambda pair: pair.source),
         ("target", target, lambda pair: pair.target),
@@ -292,5 +299,5 @@ def _wrong_names(blocks: Sequence[Block], source: str, target: str) -> Iterator[
             seen[best if guesses[best] >= 2 * guesses[code] else code] += 1
         language, count = seen.most_common(1)[0]
         if language != code and count >= MOST_BLOCKS_AGREE * len(blocks):
-            trouble = f"the {name} is said to be {named!r}, and seems to be {language!r}"
+            trouble = f"the {name} should be {named!r}, but seems to be {language!r}"
             yield Alarm(blocks[0][0].line, blocks[-1][-1].line, trouble)

@@ -1,21 +1,17 @@
-"""Text to ids and back, for both sides of a model.
+"""Convert text to ids and back, for both sides of a model, with language tags and end tokens.
 
-It has segmenters, and adds language tags and the ends of sentences.
+A source is its pieces and `</s>`; if the model has several target languages, the tag `>>xx<<` comes
+first. A target is only its pieces; training and search add `<s>` and `</s>`. In models of other
+systems, sentences have other special pieces around them (`Framing`).
 
-A source is its pieces and `</s>`, behind `>>xx<<` where the model knows several target languages. A
-target is its pieces alone; whoever shifts it adds `<s>` and `</s>`.
-
-Models of other systems frame their sentences in other ways (`Framing`).
-
-A source that a model made begins with `<BT>` in its text (Caswell et al. 2019), and its ids with
-`<s>`: a piece that no other source holds, and that every vocabulary has. A target's `<BT>` is left
-out.
+Synthetic sources, which a model back-translated from their targets, are marked (Caswell et al.
+2019): their text begins with `<BT>`, their ids with `<s>`, a piece that every vocabulary has and no
+other source contains. The mark of a target is dropped.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import cast
 
 import numpy as np
 
@@ -35,11 +31,11 @@ from dragoman.text.subword import (
 )
 from dragoman.text.vocabulary import Vocabulary, language_tag
 
-_PIECES_FILE = "pieces.json"  # of a vocabulary that is not SentencePiece's own
+_PIECES_FILE = "pieces.json"  # a vocabulary separate from SentencePiece's
 _SHARED, _SOURCE, _TARGET = "shared", "source", "target"
-_MOST_FRAMING = 4  # pieces before a sentence, or behind it
-ZEROS = "<zeros>"  # what is given first to a decoder that begins with a vector of zeros
-UNUSED = "<free "  # begins the names of ids that another system's vocabulary has no piece for
+_MOST_FRAMING = 4  # pieces before or after a sentence
+ZEROS = "<zeros>"  # first input of a decoder that starts with a vector of zeros
+UNUSED = "<free "  # prefix of the names of ids without a piece, in vocabularies of other systems
 CODEC_FILES = {LANGUAGES_FILE, _PIECES_FILE} | {
     f"{side}.{segmenter.suffix}"
     for side in (_SHARED, _SOURCE, _TARGET)
@@ -49,10 +45,10 @@ CODEC_FILES = {LANGUAGES_FILE, _PIECES_FILE} | {
 
 @dataclass(frozen=True)
 class Framing:
-    """The pieces around a sentence. `{from}` and `{to}` stand for the codes of languages.
+    """The special pieces around a sentence; `{from}` and `{to}` are replaced by language codes.
 
-    `start`: what a target begins with. The decoder is given the first piece, and search is forced
-    to say the others.
+    `before` and `after` surround a source. `start` begins a target: its first piece is the
+    decoder's first input, the others are forced in search.
     """
 
     before: tuple[str, ...] = (">>{to}<<",)
@@ -61,17 +57,18 @@ class Framing:
 
     @property
     def names_source(self) -> bool:
-        """Whether a source must say its own language."""
+        """True if a source contains the tag of its own language."""
         return any("{from}" in piece for piece in self.before + self.after)
 
     @property
     def is_own(self) -> bool:
-        """Whether sentences are framed as `dragoman train` does it, but for the start."""
+        """True if `dragoman train` can train a model with this framing."""
+        # The start may differ: it is only a matter of ids.
         return replace(self, start=Framing.start) == Framing() and len(self.start) == 1
 
     @property
     def tags(self) -> list[str]:
-        """The pieces that name a language."""
+        """The pieces that contain a language code."""
         return [piece for piece in self.before + self.after + self.start if "{" in piece]
 
 
@@ -103,8 +100,9 @@ class Codec:
         framing: Framing,
         languages: Languages,
     ) -> "Codec":
-        """SentencePiece models and vocabularies of both sides; equal ones are shared."""
+        """Create a codec from SentencePiece models and vocabularies; equal sides are shared."""
         codes = languages.sources + languages.targets
+        # Search must not predict tags, nor special pieces that only the other system uses.
         barred = [_filled(tag, code, code) for tag in framing.tags for code in codes]
         barred += ["<s>", "<mask>"]
         barred += [piece for side in pieces for piece in side if piece.startswith(UNUSED)]
@@ -138,11 +136,12 @@ class Codec:
         settings: TextConfig,
         languages: Languages,
     ) -> "Codec":
-        """From how often each word occurs.
+        """Learn a codec from the counts of words.
 
-        If the vocabulary is shared, the words of both sides are in the first.
+        With a shared vocabulary, `source_words` contains the words of both sides.
         """
         learn = SEGMENTERS[settings.tokenizer].learn_from_words
+        # Only sources have tags.
         tags = (
             [language_tag(language) for language in languages.targets] if languages.tagged else []
         )
@@ -164,35 +163,32 @@ class Codec:
     def encode_source(
         self, texts: Sequence[str], to: str = "", source: str = ""
     ) -> list[list[int]]:
-        """The ids of texts that are to be translated `to` a language; some models must also be told
-        that of the `source`."""
-        made, texts = _without_marks(texts)
-        return self._frame(
-            self.source_segmenter.encode([*map(_valid, texts)]), made, [to] * len(texts), source
-        )
+        """Encode sources for a translation `to` a language; some models need the `source`."""
+        synthetic, texts = _without_marks(texts)
+        ids = self.source_segmenter.encode([*map(_valid, texts)])
+        return self._frame(ids, synthetic, [to] * len(texts), source)
 
     def forced_start(self, to: str) -> list[int]:
-        """What a target must begin with behind the piece that the decoder is given first."""
+        """Return the ids that a target must begin with, after the decoder's first input."""
         return [self._tag_id(tag, self.target, "", to) for tag in self.framing.start[1:]]
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         return self.target_segmenter.encode([_valid(without_mark(text)) for text in texts])
 
     def encode_sides(self, texts: Sequence[str], target: bool = False) -> Flat:
-        """Many sentences, without what depends on the pair: tag and end.
+        """Encode many sentences without tag and end token, which depend on the pair.
 
-        `<s>` stands before those that a model made.
-
-        They are sources, or targets too if the vocabulary is shared; or targets alone, which have
-        no mark.
+        With `target`, encode with the target's vocabulary and without marks. Otherwise use the
+        source's, and insert `<s>` before synthetic sentences.
         """
         if target:
             return self.target_segmenter.encode_flat([*map(without_mark, texts)])
         ids, lengths = self.source_segmenter.encode_flat([*map(without_mark, texts)])
-        made = np.array([text.startswith(MADE) for text in texts], dtype=bool)
-        if self.mark is None or not made.any():
+        synthetic = np.array([text.startswith(MADE) for text in texts], dtype=bool)
+        if self.mark is None or not synthetic.any():
             return Flat(ids, lengths)
-        return Flat(np.insert(ids, (np.cumsum(lengths) - lengths)[made], self.mark), lengths + made)
+        starts = (np.cumsum(lengths) - lengths)[synthetic]
+        return Flat(np.insert(ids, starts, self.mark), lengths + synthetic)
 
     def encode_with_dropout(
         self,
@@ -203,23 +199,22 @@ class Codec:
         seed: int,
         longest: int,
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Both sides of some pairs, segmented anew from the seed.
+        """Encode pairs with BPE-dropout.
 
-        A sentence that would become too long keeps its usual pieces.
+        A sentence that would become too long is segmented without dropout.
         """
-        made, sources = _without_marks(sources)
-        # tags and the end come with it
+        synthetic, sources = _without_marks(sources)
+        targets = [*map(without_mark, targets)]
+        # Tag, mark and end token are added to a source later.
         left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)
-        right = _dropped(
-            self.target_segmenter, _without_marks(targets)[1], rate, 2 * seed + 1, longest
-        )
-        return self._frame(left, made, tos), right
+        right = _dropped(self.target_segmenter, targets, rate, 2 * seed + 1, longest)
+        return self._frame(left, synthetic, tos), right
 
     def decode_target(self, ids: Sequence[int]) -> str:
         return self.target_segmenter.decode(ids)
 
     def to_files(self) -> dict[str, bytes]:
-        """What a bundle keeps of this."""
+        """Return the files that a bundle stores, by name."""
         files = {LANGUAGES_FILE: self.languages.to_bytes()}
         if isinstance(self.source_segmenter, MarianPieces):
             files[_PIECES_FILE] = _foreign_pieces(self).encode()
@@ -232,6 +227,7 @@ class Codec:
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], kind: str = "bpe") -> "Codec":
         try:
+            # Equal sides are stored once, as "shared".
             shared_file, source_file, target_file = (
                 f"{s}.{SEGMENTERS[kind].suffix}" for s in (_SHARED, _SOURCE, _TARGET)
             )
@@ -244,7 +240,7 @@ class Codec:
                 codec = cls.of_another_system((models[0], models[1]), pieces, framing, languages)
                 codec.check_tags()
                 return codec
-            read = cast(Callable[[bytes], Segmenter], SEGMENTERS[kind])
+            read = SEGMENTERS[kind]
             if shared_file in files:
                 source = target = read(files[shared_file])
             else:
@@ -256,7 +252,8 @@ class Codec:
         return codec
 
     def check_tags(self) -> None:
-        """Refuse languages that the vocabulary has no pieces for."""
+        """Raise a BundleError if the vocabulary lacks the tag of a language."""
+        # A file may name languages that its vocabulary does not know.
         for tags, vocabulary in (
             (self._around_source, self.source),
             (self.framing.start, self.target),
@@ -272,25 +269,28 @@ class Codec:
 
     @property
     def _around_source(self) -> list[str]:
-        """The pieces before and behind a source; the target's tag only where there are several."""
+        """The special pieces around a source; no tag if there is only one target language."""
         pieces = self.framing.before + self.framing.after
         return [piece for piece in pieces if self.languages.tagged or "{to}" not in piece]
 
     def _frame(
         self,
         sequences: Sequence[list[int]],
-        made: Sequence[bool],
+        synthetic: Sequence[bool],
         tos: Sequence[str],
         source: str = "",
     ) -> list[list[int]]:
+        """Add tags, marks and end tokens to sources."""
+        # Tags depend only on languages, so look them up once for each target.
         mark = [] if self.mark is None else [self.mark]
         used = self._around_source
         before = {to: self._tag_ids(self.framing.before, used, source, to) for to in set(tos)}
         after = {to: self._tag_ids(self.framing.after, used, source, to) for to in set(tos)}
-        nothing = [self.source.unk]  # where a model frames nothing, something must be there to read
+        # An empty source without special pieces would have nothing to attend to.
+        nothing = [self.source.unk]
         return [
             [*before[to], *(mark if marked else ()), *ids, *after[to]] or nothing
-            for ids, marked, to in zip(sequences, made, tos, strict=True)
+            for ids, marked, to in zip(sequences, synthetic, tos, strict=True)
         ]
 
     def _tag_ids(self, tags: Sequence[str], used: Sequence[str], source: str, to: str) -> list[int]:
@@ -306,42 +306,41 @@ class Codec:
         if "{from}" in tag and source not in self.languages.sources:
             known = ", ".join(self.languages.sources)
             raise TranslationError(
-                f"this model must be told the language of the text, and {source!r} is none that "
-                f"it reads: {known}."
+                f"this model needs the language of the text, and does not read {source!r}; it "
+                f"reads: {known}."
             )
         return vocabulary.ids[_filled(tag, source, to)]
 
     @property
     def mark(self) -> int | None:
-        """What stands before a source that a model made; the vocabularies of other systems have no
-        piece to spare for it."""
+        """The id that marks synthetic sources; vocabularies of other systems have none to spare."""
         return None if isinstance(self.source_segmenter, MarianPieces) else self.source.bos
 
     def tag(self, to: str) -> int | None:
-        """What a source begins with that is to be translated into this language."""
+        """Return the id of a target language's tag, or None if sources have no tag."""
         tags = self._tag_ids([">>{to}<<"], self._around_source, "", to)
         return tags[0] if tags else None
 
 
 def _foreign_pieces(codec: Codec) -> str:
-    """The vocabularies of another system, and how it frames a sentence."""
+    """Write the vocabularies and the framing of another system as JSON."""
     sides = {_SOURCE: codec.source.pieces}
     if codec.target.pieces != codec.source.pieces:
         sides[_TARGET] = codec.target.pieces
     return json.dumps(asdict(codec.framing) | sides, ensure_ascii=False)
 
 
-def _read_foreign_pieces(
-    raw: bytes,
-) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Framing]:
-    """Vocabularies of both sides and the framing; older bundles have MarianMT's list of pieces."""
+def _read_foreign_pieces(raw: bytes) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], Framing]:
+    """Read the vocabularies of both sides, and the framing."""
     try:
         content = parse_json(raw)
     except ValueError as error:
         raise BundleError(f"{_PIECES_FILE} cannot be read ({error}).") from None
+    # Older bundles have a plain list: MarianMT's pieces.
     if isinstance(content, list):
         content = {_SOURCE: content} | asdict(MARIAN)
     if isinstance(content, dict):
+        # A shared vocabulary is stored once.
         content.setdefault(_TARGET, content.get(_SOURCE))
     lists = dict[str, tuple[str, ...]]()
     for name in (_SOURCE, _TARGET, "before", "after", "start"):
@@ -349,17 +348,21 @@ def _read_foreign_pieces(
         if not isinstance(pieces, list | tuple) or not all(
             isinstance(text, str) for text in pieces
         ):
-            raise BundleError(f"{_PIECES_FILE} is no list of texts.")
+            raise BundleError(f"{_PIECES_FILE}: {name} must be a list of strings.")
         lists[name] = tuple(pieces)
     framing = Framing(lists["before"], lists["after"], lists["start"])
+    # A limit, because every sentence pays for it: the file may come from a stranger.
     longest = max(len(framing.before), len(framing.after), len(framing.start))
     if not framing.start or longest > _MOST_FRAMING:
-        raise BundleError(f"{_PIECES_FILE} frames a sentence in a way that no model has.")
+        raise BundleError(
+            f"{_PIECES_FILE}: a sentence needs a start piece, and has at most {_MOST_FRAMING} "
+            "special pieces on either side."
+        )
     return (lists[_SOURCE], lists[_TARGET]), framing
 
 
 def _without_marks(texts: Sequence[str]) -> tuple[list[bool], list[str]]:
-    """Which texts say that a model made them, and the texts without that."""
+    """Return which texts are marked as synthetic, and the texts without marks."""
     return [text.startswith(MADE) for text in texts], [*map(without_mark, texts)]
 
 
@@ -368,14 +371,15 @@ def without_mark(text: str) -> str:
 
 
 def _valid(text: str) -> str:
-    """Text that can be written in UTF-8: lone surrogates, as from a broken argument, become "?"."""
+    """Replace lone surrogates by "?": they cannot be encoded, but occur in broken arguments."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _dropped(
     segmenter: Segmenter, texts: Sequence[str], rate: float, seed: int, longest: int
 ) -> list[list[int]]:
-    assert isinstance(segmenter, BytePairs), "the settings refuse dropout for any other"
+    # The settings reject dropout for other tokenizers.
+    assert isinstance(segmenter, BytePairs)
     encoded = segmenter.encode_with_dropout(texts, rate, seed).lists()
     return [
         ids if len(ids) <= longest else segmenter.encode([text])[0]
@@ -384,13 +388,14 @@ def _dropped(
 
 
 def words_of_pieces(pieces: Sequence[str]) -> list[int]:
-    """For each piece the number of the word that it belongs to; -1 for special pieces.
+    """Return the number of the word that each piece belongs to; -1 for special pieces.
 
     >>> words_of_pieces(["▁Guten", "▁Mor", "gen", "</s>"])
     [0, 1, 1, -1]
     """
     words, current = [], -1
     for piece in pieces:
+        # Special pieces and language tags belong to no word.
         if piece in {"</s>", "<s>", "<pad>"} or (piece.startswith(">>") and piece.endswith("<<")):
             words.append(-1)
             continue

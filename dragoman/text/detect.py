@@ -1,9 +1,9 @@
-"""Which language a text is written in, among a few: small words, tell-tale letters, scripts.
+"""Detect the language of a text by frequent words, typical letter sequences, and scripts.
 
-Each language has the small words that make up half of any text, and runs of letters that its
-neighbours lack; a script that only one of the languages uses decides at once. A word that two
-languages share speaks half for each. It covers the languages of WORDS and _SCRIPTS below; of others
-it knows nothing, and says so by an even split.
+Frequent words make up half of any text. Letter sequences distinguish related languages, and a
+script that only one language uses is decisive. The evidence of a word that several languages share
+is divided among them. The languages in WORDS and _SCRIPTS are covered; for any other language, all
+confidences are about equal.
 """
 
 import re
@@ -149,22 +149,22 @@ _RUNS = {
 _SCRIPTS = {
     "CYRILLIC": ("ru", "uk", "bg", "sr", "mk", "be"), "GREEK": ("el",),
     "ARABIC": ("ar", "fa", "ur"), "HEBREW": ("he",), "DEVANAGARI": ("hi",), "THAI": ("th",),
-    # Chinese before Japanese: a text without kana says as much for either.
+    # Chinese before Japanese: without kana, both are equally likely, and the first wins.
     "HANGUL": ("ko",), "CJK": ("zh", "ja"), "HIRAGANA": ("ja",), "KATAKANA": ("ja",),
     "GEORGIAN": ("ka",), "ARMENIAN": ("hy",), "ETHIOPIC": ("am",), "BENGALI": ("bn",),
     "TAMIL": ("ta",), "TELUGU": ("te",), "KANNADA": ("kn",), "MALAYALAM": ("ml",),
     "GUJARATI": ("gu",), "GURMUKHI": ("pa",), "SINHALA": ("si",), "KHMER": ("km",),
     "LAO": ("lo",), "MYANMAR": ("my",), "TIBETAN": ("bo",),
 }  # fmt: skip
-# in this order, the first of several that are as likely counts: Russian before Belarusian
+# Of equally likely languages, the first in this order wins: Russian before Belarusian.
 COVERED = tuple(dict.fromkeys([*WORDS, *(code for codes in _SCRIPTS.values() for code in codes)]))
 
 _TOKENS = re.compile(r"[^\W\d_]+")
-_DOUBT = 0.3  # as if each language had been seen this much already
+_DOUBT = 0.3  # prior evidence for each language
 _LETTERS_READ = 2000
-_LAST_LATIN = "\u024f"  # behind it come letters of other scripts, and rare Latin ones
-_RUN = 0.4  # what a run of letters counts, as against a word
-# (words more than any language expected, times as many): either is enough
+_LAST_LATIN = "\u024f"  # followed by letters of other scripts, and rare Latin letters
+_RUN = 0.4  # weight of a letter sequence, compared to a word
+# How much more evidence (absolute, ratio) makes a language certain; either pair is enough.
 _SURELY = ((1.5, 1.5), (1.2, 3.0))
 
 
@@ -174,12 +174,15 @@ class Detected(NamedTuple):
 
 
 def detect(text: str, languages: Iterable[str] = ()) -> list[Detected]:
-    """The languages, or all that are covered, most likely first; their confidences add up to 100.
+    """Rank the given languages, or all that are covered, most likely first.
+
+    The confidences add up to 100.
 
     >>> detect("Wo ist der Bahnhof?", ["de", "en"])[0].language
     'de'
     """
     codes = tuple(dict.fromkeys(languages)) or COVERED
+    # The prior keeps the confidence low if there is little evidence.
     seen = _evidence(text, codes)
     evidence = {code: _DOUBT + seen[code] for code in codes}
     total = sum(evidence.values())
@@ -188,10 +191,10 @@ def detect(text: str, languages: Iterable[str] = ()) -> list[Detected]:
 
 
 def surely_none_of(text: str, expected: Sequence[str]) -> str:
-    """The language that a text is surely written in, if that is none of those expected; else "".
+    """Return the language of a text if it certainly is not an expected one, else an empty string.
 
-    Of 27,000 sentences in de, en, es, fr and pt, one in 2,000 at most is taken for a language that
-    it is not in. A short one often says too little: then "" is the answer.
+    Of 27,000 sentences in de, en, es, fr and pt, at most one in 2,000 is assigned to a wrong
+    language. Short sentences are often inconclusive.
 
     >>> surely_none_of("Где находится вокзал?", ["de", "en"])
     'ru'
@@ -201,11 +204,13 @@ def surely_none_of(text: str, expected: Sequence[str]) -> str:
     ('', '')
     """
     if not set(expected) <= set(COVERED):
-        return ""  # text in a language that nobody can tell looks like that of its neighbours
+        return ""  # text in a language that is not covered looks like a related one
     words, letters = _evidence(text, COVERED, runs=False), _evidence(text, COVERED)
+    # Another script is conclusive, even in a short text.
     if not any(letters[code] for code in expected) and _no_latin(text):
         best = max((code for code in COVERED if code not in expected), key=letters.__getitem__)
-        return best if letters[best] else ""  # however short it is
+        return best if letters[best] else ""
+    # Letter sequences are too weak on their own: require a word of the language.
     others = [code for code in COVERED if code not in expected and words[code] >= 1.0]
     if not others:
         return ""
@@ -217,18 +222,19 @@ def surely_none_of(text: str, expected: Sequence[str]) -> str:
 
 
 def _no_latin(text: str) -> bool:
-    """Whether a text has letters, and none of them is Latin. (α alone may be a symbol.)"""
+    """True if a text has letters, and all of them are of other scripts than Latin."""
     letters = [letter for letter in text[:_LETTERS_READ] if letter.isalpha()]
-    return len(letters) > 1 and min(letters) > _LAST_LATIN
+    return len(letters) > 1 and min(letters) > _LAST_LATIN  # a single α may be a symbol
 
 
 class _Index(NamedTuple):
-    """Which of some languages have a word, and which a run of letters."""
+    """The languages that contain a word, and the languages that contain a letter sequence."""
 
     words: dict[str, list[str]]
     runs: dict[str, list[str]]
 
 
+# Cached: most calls ask for the same languages.
 @cache
 def _index(codes: tuple[str, ...]) -> _Index:
     index = _Index({}, {})
@@ -240,7 +246,7 @@ def _index(codes: tuple[str, ...]) -> _Index:
 
 
 def _evidence(text: str, codes: tuple[str, ...], runs: bool = True) -> dict[str, float]:
-    """How much speaks for each language. What several languages share is shared out."""
+    """Sum the evidence for each language; what several languages share is divided among them."""
     text = text[:_LETTERS_READ].lower()
     index = _index(codes)
     evidence = dict.fromkeys(codes, 0.0)
@@ -252,6 +258,7 @@ def _evidence(text: str, codes: tuple[str, ...], runs: bool = True) -> dict[str,
     if not text.isascii():
         for letter in text:
             if letter > _LAST_LATIN and letter.isalpha():
+                # The first word of a letter's name is its script: "CYRILLIC SMALL LETTER A".
                 script = unicodedata.name(letter, "nameless").split()[0].split("-")[0]
                 share([code for code in _SCRIPTS.get(script, ()) if code in evidence], 1.0)
     for token in _TOKENS.findall(text):

@@ -1,13 +1,12 @@
-"""What is wrong with a corpus, named and counted with line numbers; and a cleaned copy.
+"""Check a corpus: count problems, with line numbers, and write a cleaned copy.
 
-One pass, streaming: memory does not grow with the corpus. Troubles of a line are found as it
-passes; repetitions come out at the end, and so does what only a sample of many lines tells
-(`alignment`): that lines are shifted, for one.
+The corpus is read as a stream, so memory does not grow with it. Problems of a line are found when
+it is read. Repetitions are found at the end, as are problems that only a sample of many lines shows
+(`alignment`), such as shifted lines.
 
-Most of it looks at each sentence by itself (`look`) and then compares what was seen of the two
-sides of a pair (`observe`). `prepare` does no more than that: it looks at each file once, however
-many corpora the file is part of. Languages and near repetitions need both texts, and `check` alone
-finds them.
+Most checks look at each sentence separately (`look`) and then compare the results of both sides of
+a pair (`observe`). `prepare` uses only these, and looks at each file once, even if it is part of
+several corpora. Checks of languages and near repetitions need both texts; only `check` does these.
 """
 
 import re
@@ -25,11 +24,10 @@ from dragoman.text.parallel import MADE, Pair
 from dragoman.text.repeats import Repeats, hash64, hash_all
 
 FIRST_LINES_SHOWN = 3
-# characters of the longer side per character of the shorter, beyond short sentences
+# Largest ratio of the sides' lengths in characters; short sentences may exceed it
 LARGEST_RATIO = 9.0
 LONGEST = 2000  # characters
-PAIRS_IN_CHUNK = 10_000
-"""The languages are learned from the first chunk."""
+PAIRS_IN_CHUNK = 10_000  # the first chunk also trains the model of the two languages
 
 _MOJIBAKE = re.compile("\ufffd|[ÃÂ][\u0080-\u00bf\u2013-\u203a\u20ac€‚ƒ„…†‡ˆ‰Š‹ŒŽ]|â€|ï»¿|ï¿½")
 _MOJIBAKE_STARTS = ("\ufffd", "Ã", "Â", "â€", "ï»¿", "ï¿½")
@@ -60,21 +58,22 @@ MEANINGS = {
     "markup on one side": "pairs with tags, entities or placeholders on one side only",
     "not normalised": "pairs not in Unicode's composed form (NFC)",
 }
+# The result of `look` for a sentence: a hash of its text, `held_out_key`, its length, and a bit for
+# each flaw
 LOOK = np.dtype([("hash", "<u8"), ("key", "<u4"), ("characters", "<i4"), ("flaws", "u1")])
-"""What `look` sees in a sentence: a hash of its text, `held_out_key`, its length, and flaws
-(bits)."""
 _BLANK, _BROKEN, _NOT_COMPOSED, _CONTROLS, _HAS_MARKUP, _CR = (1 << bit for bit in range(6))
+# If most pairs have one of these problems, training on the corpus is pointless.
 NOT_LEARNABLE = {
     EMPTY, ONE_SIDED, "lopsided", "same on both sides", "broken encoding",
     "source in the other language", "target in the other language",
 }  # fmt: skip
-# --fix mends these; pairs with any other trouble are removed
+# --fix repairs these problems, and removes pairs with any other
 REPAIRED = {"control characters", CRLF, "not normalised"}
 
 
 @dataclass
-class Finding:
-    """One kind of trouble: how often, and the first lines where it stands."""
+class CorpusProblem:
+    """A kind of problem: how often it occurs, and the first lines."""
 
     kind: str
     count: int = 0
@@ -90,35 +89,37 @@ class Finding:
 
 
 @dataclass
-class Report:
-    """A corpus at a glance. `repeats` are the lines (N,) that repeat an earlier one, sorted.
-    `alarms` concern whole parts of it."""
+class CorpusReport:
+    """The results of all checks.
+
+    `repeats`: the sorted lines (N,) that repeat an earlier one. `alarms`: problems of whole parts.
+    """
 
     pairs: int = 0
     usable: int = 0
-    by_kind: dict[str, Finding] = field(default_factory=dict)
+    by_kind: dict[str, CorpusProblem] = field(default_factory=dict)
     repeats: dict[str, np.ndarray] = field(default_factory=dict)
     alarms: list[Alarm] = field(default_factory=list)
 
     def add(self, kind: str, lines: np.ndarray) -> None:
         if len(lines):
-            self.by_kind.setdefault(kind, Finding(kind)).add(lines)
+            self.by_kind.setdefault(kind, CorpusProblem(kind)).add(lines)
 
     @property
-    def findings(self) -> list[Finding]:
-        """The kinds of trouble that occur, in the order of their list."""
+    def findings(self) -> list[CorpusProblem]:
+        """The problems of the corpus, in the order of MEANINGS."""
         return [self.by_kind[kind] for kind in MEANINGS if kind in self.by_kind]
 
     @property
     def is_pointless(self) -> bool:
-        """Whether nothing good can be learned from it: by an alarm, or by what ails most pairs."""
-        ailing = (self.by_kind[kind].count for kind in NOT_LEARNABLE if kind in self.by_kind)
-        return bool(self.alarms) or not self.usable or 2 * max(ailing, default=0) > self.pairs
+        """True if training on this corpus is pointless."""
+        counts = (self.by_kind[kind].count for kind in NOT_LEARNABLE if kind in self.by_kind)
+        return bool(self.alarms) or not self.usable or 2 * max(counts, default=0) > self.pairs
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Texts that must not be trained on, as hashes of their normalised form."""
+    """Texts that training must not see, as hashes of their normalized form."""
 
     sources: frozenset[int] = frozenset()
     targets: frozenset[int] = frozenset()
@@ -133,38 +134,40 @@ class HeldOut:
 
 
 def is_usable(pair: Pair) -> bool:
-    """Both sides hold something to learn from."""
+    """True if neither side is blank."""
     return bool(pair.source.strip()) and bool(pair.target.strip())
 
 
 def normalised(text: str) -> str:
-    """Text without what does not make another sentence: case, spaces, punctuation, Unicode forms, a
-    model's mark.
+    """Normalize a text, so that equal results mean the same sentence.
+
+    Case, spaces, punctuation, Unicode forms and the mark of synthetic text are ignored.
 
     >>> normalised("Guten  Tag!") == normalised("guten tag") == normalised("<BT> Guten Tag.")
     True
     """
     text = text.removeprefix(MADE).strip()
+    # A text that is only punctuation is kept, or all such texts would be equal.
     return _NOT_WORDS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip() or text
 
 
 def held_out_key(text: str) -> int:
-    """A number that is equal for texts whose `normalised` forms are equal, and seldom otherwise;
-    five times faster.
+    """Return a number that is equal for texts with equal `normalised` forms, and seldom otherwise.
 
-    It is made of the letters and digits of ASCII that the normalised form holds.
+    It is five times faster to compute.
     """
+    # Hash only ASCII letters and digits: finding punctuation among other characters takes longer.
     folded = unicodedata.normalize("NFKC", text.removeprefix(MADE)).casefold()
     return zlib.crc32(folded.encode("utf-8", "surrogatepass").translate(None, _NOT_ASCII_WORDS))
 
 
 def mended(text: str) -> str:
-    """What --fix makes of a text that needs no more than that."""
+    """Repair a text: remove control characters, and compose Unicode."""
     return unicodedata.normalize("NFC", _CONTROL.sub("", text.replace("\t", " "))).strip()
 
 
 def look(texts: Sequence[str], crlf: Sequence[bool] = ()) -> np.ndarray:
-    """What can be seen in each of some sentences by itself, as an array of LOOK."""
+    """Check sentences one by one; return an array of LOOK."""
     looks = np.zeros(len(texts), dtype=LOOK)
     looks["characters"] = np.fromiter(map(len, texts), np.int32, len(texts))
     stripped = [text.strip() for text in texts]
@@ -172,7 +175,7 @@ def look(texts: Sequence[str], crlf: Sequence[bool] = ()) -> np.ndarray:
     looks["key"] = np.fromiter(map(held_out_key, texts), np.uint32, len(texts))
     flaws = looks["flaws"]
     flaws[[row for row, text in enumerate(stripped) if not text]] |= _BLANK
-    # Flaws are rare: it is much faster to search all the texts at once than each by itself.
+    # Flaws are rare, so search all texts together: that is much faster than one by one.
     together = "\n".join(texts)
     starts = np.cumsum(looks["characters"] + 1) - looks["characters"] - 1
 
@@ -194,43 +197,47 @@ def look(texts: Sequence[str], crlf: Sequence[bool] = ()) -> np.ndarray:
 
 
 def are_blank(looks: np.ndarray) -> np.ndarray:
-    """Which sentences hold nothing. (N,)"""
+    """Return which sentences are blank. (N,)"""
     blank: np.ndarray = (looks["flaws"] & _BLANK) > 0
     return blank
 
 
 def are_usable(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Which pairs hold something on both sides. (N,)"""
+    """Return which pairs have text on both sides. (N,)"""
     usable: np.ndarray = ~(are_blank(sources) | are_blank(targets))
     return usable
 
 
 def observe(
-    report: Report, repeats: Repeats, sources: np.ndarray, targets: np.ndarray, lines: np.ndarray
+    report: CorpusReport,
+    repeats: Repeats,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    lines: np.ndarray,
 ) -> None:
-    """Add to a report what looks (N,) at both sides of some pairs tell, and their hashes to what
-    finds repetitions."""
+    """Add the looks (N,) at both sides of some pairs to a report, and their hashes to `repeats`."""
     usable = are_usable(sources, targets)
     blank = are_blank(sources) & are_blank(targets)
     report.pairs += len(lines)
     report.usable += int(usable.sum())
     report.add(EMPTY, lines[blank])
     report.add(ONE_SIDED, lines[~usable & ~blank])
-    for kind, rows in _troubles(sources, targets).items():
+    for kind, rows in _problems(sources, targets).items():
         report.add(kind, lines[rows & usable])
-    # An odd factor keeps (a, b) and (b, a) apart, and loses no bit of either hash.
+    # An odd factor distinguishes (a, b) from (b, a), and loses no bit of either hash.
     repeats.add(
         (sources["hash"] * np.uint64(0x9E3779B97F4A7C15) + targets["hash"])[usable], lines[usable]
     )
 
 
-def _troubles(sources: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
-    """For each kind of trouble that can be seen in looks: which pairs have it."""
+def _problems(sources: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
+    """Return which pairs have each kind of problem, as far as looks show it."""
     shorter = np.minimum(sources["characters"], targets["characters"])
     longer = np.maximum(sources["characters"], targets["characters"])
     either, one = sources["flaws"] | targets["flaws"], sources["flaws"] ^ targets["flaws"]
     return {
         "too long": longer > LONGEST,
+        # Short sentences may have very different lengths: "Ja." and "Of course I do."
         "lopsided": (longer > 30) & (longer > LARGEST_RATIO * shorter),
         "same on both sides": sources["hash"] == targets["hash"],
         "broken encoding": (either & _BROKEN) > 0,
@@ -246,14 +253,14 @@ def examine(
     held_out: HeldOut | None = None,
     source_language: str = "",
     target_language: str = "",
-) -> Report:
-    """Read a corpus once and report. Its languages are checked if they are named.
+) -> CorpusReport:
+    """Read a corpus once and check it. The languages are checked if they are given.
 
     >>> pairs = [Pair(1, "Ja.", "Yes."), Pair(2, "Ja.", "Yes."), Pair(3, "Nein.", "")]
     >>> [str(finding) for finding in examine(pairs).findings]
     ['1 pairs with an empty side (line 3)', '1 pairs that occurred before (line 2)']
     """
-    report = Report()
+    report = CorpusReport()
     sample = Sample()
     differences = None
     with Repeats() as exact, Repeats() as near:
@@ -261,6 +268,7 @@ def examine(
             sample.add(chunk)
             lines = np.array([pair.line for pair in chunk])
             observe(report, exact, *_looks(chunk), lines)
+            # The first chunk trains the model of the two languages.
             differences = differences or _difference_finder(chunk, held_out)
             usable = [pair for pair in chunk if is_usable(pair)]
             for pair in usable:
@@ -276,28 +284,33 @@ def examine(
 
 
 def fix(
-    pairs: Iterable[Pair], report: Report, held_out: HeldOut | None = None
+    pairs: Iterable[Pair], report: CorpusReport, held_out: HeldOut | None = None
 ) -> Iterator[tuple[Pair, str, Pair | None]]:
-    """Each pair again, with the reason why it is changed or removed ("" if it is not) and what
-    becomes of it."""
+    """Yield each pair, the reason why it is changed or removed, and the repaired pair.
+
+    The reason is empty if nothing changes; a removed pair comes with None.
+    """
     differences = None
     for chunk in _chunks(pairs):
         differences = differences or _difference_finder(chunk, held_out)
-        troubles = _troubles(*_looks(chunk))
+        problems = _problems(*_looks(chunk))
         for row, pair in enumerate(chunk):
             reasons = [ONE_SIDED]
             if is_usable(pair):
                 reasons = [
                     *differences(pair),
-                    *(kind for kind, rows in troubles.items() if rows[row]),
+                    *(kind for kind, rows in problems.items() if rows[row]),
                 ]
-            reasons += [kind for kind, lines in report.repeats.items() if _holds(lines, pair.line)]
+            reasons += [
+                kind for kind, lines in report.repeats.items() if _contains(lines, pair.line)
+            ]
             fatal = [reason for reason in reasons if reason not in REPAIRED]
-            kept = pair._replace(source=mended(pair.source), target=mended(pair.target))
-            if fatal or not is_usable(kept):
+            repaired = pair._replace(source=mended(pair.source), target=mended(pair.target))
+            # A side may consist of control characters, and is empty without them.
+            if fatal or not is_usable(repaired):
                 yield pair, ", ".join(fatal or [ONE_SIDED]), None
             else:
-                yield pair, ", ".join(reasons), kept
+                yield pair, ", ".join(reasons), repaired
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
@@ -307,16 +320,16 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 
 
 def _looks(chunk: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
-    return look([pair.source for pair in chunk], [pair.crlf for pair in chunk]), look(
-        [pair.target for pair in chunk]
-    )
+    sources = look([pair.source for pair in chunk], [pair.crlf for pair in chunk])
+    return sources, look([pair.target for pair in chunk])
 
 
 def _difference_finder(
     first: list[Pair], held_out: HeldOut | None
 ) -> Callable[[Pair], Iterator[str]]:
-    """What is wrong with a pair beyond what looks tell: held-out text, languages. Those are learned
-    from the first."""
+    """Return a function that yields problems of a pair that need its texts: held-out text, swapped
+    languages. The languages are learned from the `first` pairs.
+    """
     likeness = Likeness(
         (p.source for p in first if is_usable(p)), (p.target for p in first if is_usable(p))
     )
@@ -344,24 +357,25 @@ def _in_held_out(pair: Pair, held_out: HeldOut) -> Iterator[str]:
         yield "target in held-out set"
 
 
-def add_repeats(report: Report, exact: Repeats, near: Repeats | None = None) -> None:
-    """Add to a report what came out at the end."""
+def add_repeats(report: CorpusReport, exact: Repeats, near: Repeats | None = None) -> None:
+    """Add repetitions to a report, at the end of a corpus."""
     exactly = _repeated(exact)
     nearly = _repeated(near) if near else np.zeros(0, dtype=np.int64)
+    # An exact repetition is also a near one, and is reported once.
     nearly = nearly[~np.isin(nearly, exactly)]
     for kind, lines in ((REPEATED, exactly), (NEARLY_REPEATED, nearly)):
         report.repeats[kind] = lines
         if len(lines):
-            report.by_kind[kind] = Finding(kind, len(lines), lines[:FIRST_LINES_SHOWN].tolist())
+            first_lines = lines[:FIRST_LINES_SHOWN].tolist()
+            report.by_kind[kind] = CorpusProblem(kind, len(lines), first_lines)
 
 
 def _repeated(repeats: Repeats) -> np.ndarray:
-    """All lines that repeat an earlier one, sorted."""
-    return np.sort(
-        np.concatenate([np.zeros(0, dtype=np.int64), *(lines[:, 0] for lines in repeats.lines())])
-    )
+    """Return all lines that repeat an earlier one, sorted."""
+    parts = [lines[:, 0] for lines in repeats.lines()]
+    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *parts]))
 
 
-def _holds(lines: np.ndarray, line: int) -> bool:
+def _contains(lines: np.ndarray, line: int) -> bool:
     place = int(np.searchsorted(lines, line))
     return place < len(lines) and int(lines[place]) == line

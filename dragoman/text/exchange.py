@@ -1,11 +1,11 @@
-"""Pairs from files that translators exchange: TMX, XLIFF 1.2 and 2, gettext's PO.
+"""Read pairs from translators' exchange formats: TMX, XLIFF 1.2 and 2, and gettext's PO.
 
-Each gives the texts of its segments without inline markup, on one line. Segments without a
-translation, and those that PO marks as fuzzy, are left out. A file may name several languages; the
-pair that is asked for is taken, else the first two.
+Segments are read without inline markup, each as a single line. Segments without a translation are
+skipped, as are segments that PO marks as fuzzy. If a file has several languages, the caller names
+two, or the first two are read.
 
-Anybody may have made such a file: XML with a DTD of its own is refused, and so is an archive that
-swells.
+Such files may come from strangers: XML with its own DTD is rejected, and so is an archive that
+expands without end.
 """
 
 import re
@@ -16,11 +16,11 @@ from typing import BinaryIO, NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import CorpusError
-from dragoman.storage.xml import events
+from dragoman.storage.xml import LANGUAGE, events, local_name
 from dragoman.text.parallel import raw_blocks, raw_lines
 
-CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}  # markup, not text
-LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+# Elements of inline markup, whose content is not text
+CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _PO_LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)?\s*"(.*)"\s*')
@@ -37,11 +37,14 @@ Read = Callable[[BinaryIO, str | Path, str, str], Iterator[Segment]]
 def read_tmx(
     file: BinaryIO, path: str | Path, source: str = "", target: str = ""
 ) -> Iterator[Segment]:
-    """Of a unit the variants in the two languages; of unnamed ones the header's `srclang`, and the
-    first other."""
+    """Read the variants of each unit in two languages.
+
+    By default these are the header's `srclang` and the first other language.
+    """
     head = ""
     for event, element in _elements(file, path):
-        name = _name(element)
+        name = local_name(element)
+        # The attributes of an element are complete at its start, its text only at its end.
         if event == "start" and name == "header":
             head = element.get("srclang", "")
         if event == "end" and name == "tu":
@@ -49,7 +52,7 @@ def read_tmx(
             for variant in element:
                 code = variant.get(LANGUAGE) or variant.get("lang") or ""
                 for child in variant:
-                    if _name(child) == "seg":
+                    if local_name(child) == "seg":
                         texts.setdefault(code, _text(child))
             left = _language(texts, source or head)
             if not source:
@@ -63,8 +66,8 @@ def read_xliff(
     file: BinaryIO, path: str | Path, source: str = "", target: str = ""
 ) -> Iterator[Segment]:
     for event, element in _elements(file, path):
-        if event == "end" and _name(element) in ("trans-unit", "segment"):
-            sides = {_name(child): _text(child) for child in element}
+        if event == "end" and local_name(element) in ("trans-unit", "segment"):
+            sides = {local_name(child): _text(child) for child in element}
             yield from _both(sides.get("source", ""), sides.get("target", ""))
             element.clear()
 
@@ -72,7 +75,8 @@ def read_xliff(
 def read_po(
     file: BinaryIO, path: str | Path, source: str = "", target: str = ""
 ) -> Iterator[Segment]:
-    parts = dict[str, list[str]]()  # a message may have a million lines: they are joined once
+    # A message may have a million lines, so join them only at its end.
+    parts = dict[str, list[str]]()
     fuzzy = False
     key = ""
     for number, raw in enumerate(chain(raw_lines(file, path), [b""]), start=1):
@@ -82,6 +86,7 @@ def read_po(
             raise CorpusError(f"{path} line {number} is not UTF-8.") from None
         match = _PO_LINE.fullmatch(line)
         if line.startswith("#") or not line:
+            # A comment or an empty line ends a message.
             if "msgstr" in key or not line:
                 yield from _po_segments(parts, fuzzy)
                 parts, fuzzy, key = {}, False, ""
@@ -89,6 +94,7 @@ def read_po(
         elif match is None or not (match[1] or key):
             raise CorpusError(f"{path} line {number} is not PO: {line[:40]!r}.")
         else:
+            # Without an empty line between them, the next message ends this one.
             if match[1] in ("msgid", "msgctxt") and "msgstr" in key:
                 yield from _po_segments(parts, fuzzy)
                 parts, fuzzy = {}, False
@@ -98,9 +104,9 @@ def read_po(
 
 
 def _po_segments(parts: dict[str, list[str]], fuzzy: bool) -> Iterator[Segment]:
-    """One, or that of the singular and that of the plural; nothing of the head, whose msgid is
-    empty."""
+    """Yield the segment of a message, or its singular and its plural."""
     texts = {key: "".join(lines) for key, lines in parts.items()}
+    # The message with an empty msgid is the file's header.
     if fuzzy or not texts.get("msgid"):
         return
     yield from _both(texts["msgid"], texts.get("msgstr", texts.get("msgstr[0]", "")))
@@ -115,36 +121,32 @@ def _elements(file: BinaryIO, path: str | Path) -> Iterator[tuple[str, Element]]
         raise CorpusError(f"{path}: {error}.") from None
 
 
-def _name(element: Element) -> str:
-    """Without its namespace."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
-
-
 def _text(element: Element) -> str:
-    """The text inside, without that of markup."""
+    """Return the text of an element without inline markup."""
     parts = []
-    # a stack, because a file may be nested deeper than Python calls
-    waiting: list[Element | str] = [element]
-    while waiting:
-        part = waiting.pop()
+    # A stack instead of recursion: a file may be nested deeper than Python's calls.
+    stack: list[Element | str] = [element]
+    while stack:
+        part = stack.pop()
         if isinstance(part, str):
             parts.append(part)
             continue
         inside: list[Element | str] = [part.text or ""]
         for child in part:
-            if _name(child) not in CODES:
+            if local_name(child) not in CODES:
                 inside.append(child)
             inside.append(child.tail or "")
-        waiting += reversed(inside)
+        stack += reversed(inside)
     return "".join(parts)
 
 
 def _language(texts: dict[str, str], code: str) -> str:
-    """The key of a language, which may be told with a region: de for de-DE."""
-    wanted = code.replace("_", "-").lower()
+    """Return the key of a language in `texts`; de matches de-DE as well."""
+    plain = code.replace("_", "-").lower()
     keys = {key.replace("_", "-").lower(): key for key in texts}
-    shorter = {key.partition("-")[0]: original for key, original in reversed(keys.items())}
-    return (keys.get(wanted) or shorter.get(wanted.partition("-")[0]) or "") if wanted else ""
+    # Reversed, so that the first of several regions wins.
+    by_language = {key.partition("-")[0]: original for key, original in reversed(keys.items())}
+    return (keys.get(plain) or by_language.get(plain.partition("-")[0]) or "") if plain else ""
 
 
 def _other(texts: dict[str, str], first: str) -> str:
@@ -152,6 +154,7 @@ def _other(texts: dict[str, str], first: str) -> str:
 
 
 def _both(source: str, target: str) -> Iterator[Segment]:
+    # A segment becomes a single line, as in plain files.
     pair = Segment(" ".join(source.split()), " ".join(target.split()))
     if pair.source and pair.target:
         yield pair

@@ -1,4 +1,4 @@
-"""Languages of models: what each reads and writes, and which model a text goes to."""
+"""Languages of models, and the choice of a model for a text."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,15 +9,14 @@ from dragoman.errors import BundleError, TranslationError
 from dragoman.storage.safe_read import parse_json
 from dragoman.text.detect import COVERED, Detected, detect, surely_none_of
 
-AUTO = "auto"
-"""The source language that is to be detected."""
+AUTO = "auto"  # as a source language: detect it
 LANGUAGES_FILE = "languages.json"
 _LONGEST_CODE = 99  # characters of a language's code
 
 
 @dataclass(frozen=True)
 class Languages:
-    """Codes of what a model reads and writes; empty if nobody named them."""
+    """The languages that a model reads and writes; empty if they are unknown."""
 
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
@@ -26,7 +25,9 @@ class Languages:
         for code in self.sources + self.targets:
             if not isinstance(code, str) or not code.isprintable() or len(code) > _LONGEST_CODE:
                 shown = repr(code)[:_LONGEST_CODE]
-                raise BundleError(f"the language {shown} is no code such as de or zh_Hant.")
+                raise BundleError(
+                    f"{shown} is not a language code (expected e.g. 'de', 'zh_Hant')."
+                )
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Languages":
@@ -41,26 +42,28 @@ class Languages:
 
     @property
     def tagged(self) -> bool:
-        """Whether a source begins with a tag that names the target language."""
+        """True if a source begins with a tag of the target language."""
         return len(self.targets) > 1
 
     def default_target(self, source: str = "") -> str:
-        """The target if nobody names one: the model's first that is not the source itself."""
+        """Return the model's first target language that is not the source."""
+        # A model with a single target translates into it in any case.
         others = [target for target in self.targets if target != source]
         return (others or [*self.targets, ""])[0]
 
     def takes(self, source: str, target: str) -> bool:
-        """Whether the model translates so; an empty code stands for any language.
+        """True if the model translates between these languages; an empty code means any.
 
-        A model that does not know its languages takes every text.
+        A model with unknown languages takes every text.
         """
+        # A model may write its source language, too, but would only copy the text.
         reads = not (source and self.sources) or source in self.sources
         writes = not (target and self.targets) or target in self.targets
         return reads and writes and not (self.sources and source and source == target)
 
 
 def known_code(code: str, codes: Iterable[str]) -> str:
-    """The one of these codes that is meant by another way to write it; else the code itself.
+    """Return the equivalent of a language code among `codes`, or else the code itself.
 
     >>> [known_code(code, ["en", "pt", "zh_Hant"]) for code in ("EN", "pt-BR", "zh-hant", "xx")]
     ['en', 'pt', 'zh_Hant', 'xx']
@@ -68,38 +71,37 @@ def known_code(code: str, codes: Iterable[str]) -> str:
     known = [*codes]
     if code in known:
         return code
-    plain = {one.lower().replace("_", "-"): one for one in known}
-    wanted = code.lower().replace("_", "-")
-    return plain.get(wanted) or plain.get(wanted.partition("-")[0]) or code
+    by_plain_code = {one.lower().replace("_", "-"): one for one in known}
+    plain = code.lower().replace("_", "-")
+    # Without an exact match, ignore the region: pt for pt-BR.
+    return by_plain_code.get(plain) or by_plain_code.get(plain.partition("-")[0]) or code
 
 
 def reason_to_keep(text: str, sources: Sequence[str], target: str) -> str:
-    """Why a text is not to be translated but stays as it is; "" if nothing speaks against it.
+    """Return the reason why a text is not translated, or an empty string if it is.
 
-    It is in the target language already, or in one that is none of the sources.
+    It may already be in the target language, or in a language other than the sources.
     """
     language = kept_language(text, sources, target)
     if not language:
         return ""
+    # Detection uses its own codes: compare with the target's equivalent.
     if language == known_code(target, COVERED):
-        return f"this text is in {target!r} already, and stays as it is"
-    return f"this text seems to be in {language!r}, which is not translated here: it stays as it is"
+        return f"this text is already in {target!r} and is not translated"
+    return f"this text seems to be in {language!r}, which is not translated here"
 
 
 def kept_language(text: str, sources: Sequence[str], target: str) -> str:
-    """The language of a text that is not to be translated; "" if it is."""
+    """Return the language of a text that is not translated, or an empty string if it is."""
     into = known_code(target, COVERED)
     expected = [known_code(code, COVERED) for code in sources]
     return surely_none_of(text, [code for code in expected if code != into]) if sources else ""
 
 
 class ModelChoice(NamedTuple):
-    """Which of several models a text goes to, and from which language into which.
+    """The model and the languages for a text. `note`: why it is not translated, if so."""
 
-    `note`: why the text stays as it is, if it does.
-    """
-
-    number: int  # of the model
+    number: int  # index of the model
     source: str
     target: str
     detected: Detected | None
@@ -107,13 +109,15 @@ class ModelChoice(NamedTuple):
 
 
 def choose_model(models: Sequence[Languages], text: str, source: str, target: str) -> ModelChoice:
-    """The first model that translates so.
+    """Choose the first model that translates between these languages.
 
-    If the source is `AUTO`, it is the most likely language of the text that any model takes. A
-    text that is in the target language already, or that no model reads, comes with a note.
+    The source language `AUTO` means the most likely language of the text that a model reads. If the
+    text is already in the target language, or in a language that no model reads, the choice has a
+    note.
     """
     known = known_languages(models)
     source, target = known_code(source, [AUTO, *known]), known_code(target, known)
+    # Without detection, there is a single guess: the named source language.
     detected = detect(text, known) if source == AUTO else []
     if not text.strip():
         detected = [guess._replace(confidence=0.0) for guess in detected]
@@ -126,20 +130,20 @@ def choose_model(models: Sequence[Languages], text: str, source: str, target: st
                 sources = _sources(models, into) if guess else []
                 note = reason_to_keep(text, sources, into)
                 if note:
-                    kept = kept_language(text, sources, into)
-                    # A script tells a language that is never counted.
-                    guess = Detected(kept, dict(detect(text)).get(kept, 100.0))
+                    other = kept_language(text, sources, into)
+                    guess = Detected(other, dict(detect(text)).get(other, 100.0))
                 return ModelChoice(number, language, into, guess, note)
     pairs = "; ".join(
         f"{code} to {', '.join(targets)}" for code, targets in pairs_of(models).items() if targets
     )
     language = detected[0].language if detected else source
-    wanted = f" to {target!r}" if target else ""
-    raise TranslationError(f"no model here translates {language!r}{wanted}; there is {pairs}.")
+    direction = f"{language!r} to {target!r}" if target else repr(language)
+    raise TranslationError(f"no model here translates {direction}; available: {pairs}.")
 
 
 def _sources(models: Sequence[Languages], target: str) -> list[str]:
-    """What can be translated into a language; nothing if a model does not say what it reads."""
+    """Return the languages that can be translated into a target; empty if a model's are unknown."""
+    # One model with unknown languages takes every text.
     writing = [languages for languages in models if languages.takes("", target)]
     if not all(languages.sources for languages in writing):
         return []
@@ -147,16 +151,17 @@ def _sources(models: Sequence[Languages], target: str) -> list[str]:
 
 
 def known_languages(models: Sequence[Languages]) -> list[str]:
-    """All languages that these models read or write."""
+    """Return all languages that these models read or write."""
     return [code for languages in models for code in (*languages.sources, *languages.targets)]
 
 
 def pairs_of(models: Sequence[Languages]) -> dict[str, list[str]]:
-    """Every language and what it can be translated into: nothing, if it is only a target."""
+    """Return every language with its possible targets; the list of a mere target is empty."""
     pairs: dict[str, list[str]] = {}
     for languages in models:
         for source in languages.sources:
             pairs.setdefault(source, []).extend(t for t in languages.targets if t != source)
+    # Afterwards, so that languages that are sources come first.
     for languages in models:
         for target in languages.targets:
             pairs.setdefault(target, [])

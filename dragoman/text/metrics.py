@@ -1,7 +1,7 @@
-"""Scores of translations.
+"""Score translations.
 
-sacreBLEU's scores of a corpus, each with the signature that makes it comparable (Post 2018); paired
-bootstrap; GLEU of one sentence.
+sacreBLEU's corpus scores, each with the signature that makes it comparable (Post 2018); paired
+bootstrap resampling; GLEU of a sentence.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from sacrebleu.metrics.ter import TER
 
 METRICS = ("BLEU", "chrF2", "TER")
 _CHRF = CHRF()
-_LONGEST_RUN = 4  # tokens that GLEU counts together
+_LONGEST_NGRAM = 4  # tokens in the longest n-grams of GLEU
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ def _metrics(lowercase: bool) -> dict[str, BLEU | CHRF | TER]:
     return {
         "BLEU": BLEU(lowercase=lowercase),
         "chrF2": CHRF(lowercase=lowercase),
+        # sacreBLEU's TER ignores case by default.
         "TER": TER(case_sensitive=not lowercase),
     }
 
@@ -42,12 +43,12 @@ def score(
     metrics: Sequence[str] = METRICS,
     lowercase: bool = False,
 ) -> list[Score]:
-    """Scores of a system's output against one or several references, each as long as the output."""
-    made = _metrics(lowercase)
+    """Score a system's output against one or several sets of references."""
+    scorers = _metrics(lowercase)
     scores = []
     for name in metrics:
-        result = made[name].corpus_score(list(hypotheses), [list(r) for r in references])
-        scores.append(Score(name, float(result.score), str(made[name].get_signature())))
+        result = scorers[name].corpus_score(list(hypotheses), [list(r) for r in references])
+        scores.append(Score(name, float(result.score), str(scorers[name].get_signature())))
     return scores
 
 
@@ -56,16 +57,13 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def sentence_chrf(hypothesis: str, references: Sequence[str]) -> float:
-    """chrF of one sentence, the best of its references."""
+    """Return chrF of a sentence against the best of its references."""
     return float(_CHRF.sentence_score(str(hypothesis), list(references)).score)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system beside the first one: its scores and, per metric, its p-value.
-
-    That is the chance that the difference is luck.
-    """
+    """A system's scores, and by metric the p-value of its difference to the first system."""
 
     system: str
     scores: list[Score]
@@ -81,11 +79,11 @@ def compare(
     """Paired bootstrap resampling (Koehn 2004) of every system against the first."""
     from sacrebleu.significance import PairedTest
 
-    made = {name: metric for name, metric in _metrics(lowercase).items() if name != "TER"}
+    scorers = {name: metric for name, metric in _metrics(lowercase).items() if name != "TER"}
     named: list[tuple[str, Sequence[str]]] = [(name, list(outputs)) for name, outputs in systems]
     test = PairedTest(
         named,
-        made,
+        scorers,
         references=[list(r) for r in references],
         test_type="bs",
         n_samples=samples,
@@ -94,34 +92,34 @@ def compare(
     signatures, table = test()
     comparisons = []
     for row, (name, _) in enumerate(named):
-        entry: dict[str, Any] = {metric: table[metric][row] for metric in made}
-        scores = [Score(m, float(entry[m].score), str(signatures[m])) for m in made]
-        # the test would take no difference for a sure one
+        entry: dict[str, Any] = {metric: table[metric][row] for metric in scorers}
+        scores = [Score(m, float(entry[m].score), str(signatures[m])) for m in scorers]
+        # For equal outputs, the test reports a significant difference of zero.
         same = row > 0 and named[row][1] == named[0][1]
         comparisons.append(
-            Comparison(name, scores, {m: 1.0 if same else entry[m].p_value for m in made})
+            Comparison(name, scores, {m: 1.0 if same else entry[m].p_value for m in scorers})
         )
     return comparisons
 
 
 def gleu(output: Sequence[Hashable], reference: Sequence[Hashable]) -> float:
-    """GLEU of one sentence, from 0 (nothing in common) to 1 (the same).
+    """Return GLEU of a sentence, from 0 (nothing in common) to 1 (equal).
 
-    ("Google's Neural Machine Translation System", Wu et al. 2016, section 4.) BLEU is a score of
-    whole sets. For single sentences this one is kinder: of all runs of one to four tokens, the
-    share that output and reference have in common, of the output's or of the reference's,
-    whichever is smaller.
+    ("Google's Neural Machine Translation System", Wu et al. 2016, section 4.) BLEU is meant for
+    whole sets; GLEU suits single sentences. It is the smaller of precision and recall of n-grams
+    of one to four tokens.
 
-    >>> gleu("the cat sat".split(), "the cat".split())  # 3 runs in common, of 6 and of 3
+    >>> gleu("the cat sat".split(), "the cat".split())  # 3 n-grams in common, of 6 and of 3
     0.5
     """
-    ours, theirs = _runs(output), _runs(reference)
+    ours, theirs = _ngrams(output), _ngrams(reference)
+    # Dividing by the larger total gives the smaller of precision and recall.
     most = max(ours.total(), theirs.total())
     return (ours & theirs).total() / most if most else 1.0
 
 
-def _runs(tokens: Sequence[Hashable]) -> Counter[tuple[Hashable, ...]]:
-    runs: Counter[tuple[Hashable, ...]] = Counter()
-    for length in range(1, _LONGEST_RUN + 1):
-        runs.update(tuple(tokens[i : i + length]) for i in range(len(tokens) - length + 1))
-    return runs
+def _ngrams(tokens: Sequence[Hashable]) -> Counter[tuple[Hashable, ...]]:
+    ngrams: Counter[tuple[Hashable, ...]] = Counter()
+    for length in range(1, _LONGEST_NGRAM + 1):
+        ngrams.update(tuple(tokens[i : i + length]) for i in range(len(tokens) - length + 1))
+    return ngrams

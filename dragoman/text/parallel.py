@@ -1,10 +1,11 @@
-"""Parallel text from files.
+"""Read parallel text from files.
 
-Plain, `.gz`, `.bz2`, `.tsv`, `.tmx`, `.xliff` and `.po` (`exchange.py`), or `-` for standard input.
+Files may be plain, `.gz`, `.bz2`, `.tsv`, `.tmx`, `.xliff` or `.po` (`exchange.py`); `-` is
+standard input.
 
-Lines end at "\\n" alone (a trailing "\\r" is dropped), so that a line separator inside a sentence
-never shifts one side against the other. Line numbers count from 1. Both sides must end together:
-nothing is silently left out.
+Lines end only at "\\n" (a trailing "\\r" is dropped), so other line separators inside a sentence
+never shift one side against the other. Line numbers count from 1. Both sides must have the same
+number of lines; nothing is dropped silently.
 """
 
 import bz2
@@ -23,12 +24,13 @@ import numpy as np
 from dragoman.config.settings import environment_number
 from dragoman.errors import CorpusError
 
-MADE = "<BT>"  # in front of a source that a model made of its target
+MADE = "<BT>"  # prefix of a source that a model back-translated from its target
 _LONGEST_LINE = 2**20  # bytes
-LARGEST_SWELLING = 200  # text packs to a fifth, seldom to a twentieth
-ALWAYS_UNPACKED = 2**26  # bytes that are read however well they were packed
+# Limits against decompression bombs. Text is compressed to a fifth, seldom to a twentieth.
+LARGEST_SWELLING = 200
+ALWAYS_UNPACKED = 2**26  # bytes that are read at any ratio
 _LONGEST_LINE_VARIABLE = "DRAGOMAN_LONGEST_LINE"
-BLOCK = 2**20  # bytes read at once
+BLOCK = 2**20  # bytes to read in one call
 _PACKED = {".gz": gzip.open, ".bz2": bz2.open}
 _BOM = b"\xef\xbb\xbf"
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[_-][A-Za-z]{2,4})?")
@@ -38,14 +40,11 @@ class Pair(NamedTuple):
     line: int
     source: str
     target: str
-    crlf: bool = False  # a carriage return stood at the end of either line
+    crlf: bool = False  # True if either line ended in CR LF
 
 
 def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
-    """The lines of a text file, decoded one by one.
-
-    A byte that is not UTF-8 is reported with its place.
-    """
+    """Yield the decoded lines of a text file; raise a CorpusError that locates invalid UTF-8."""
     with open_bytes(path) as file:
         try:
             for number, raw in enumerate(raw_lines(file, path), start=1):
@@ -58,10 +57,10 @@ def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
 
 
 def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The same lines, faster: blocks of whole lines, and where in a block each line ends.
+    """Yield blocks of whole lines, and the end of each line in its block.
 
-    A block ends with a newline; a "\\r" before a newline is still there. The checks are those of
-    `read_lines`.
+    This is faster than `read_lines`, with the same checks. Blocks end with a newline, and keep
+    every "\\r".
     """
     limits = _Limits(path)
     rest = b""
@@ -70,12 +69,14 @@ def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
         try:
             while raw := file.read(BLOCK):
                 limits.check_swelling(len(raw))
+                # The last line of a block is incomplete: it continues in the next one.
                 whole, newline, rest = (rest + raw).rpartition(b"\n")
                 if newline:
                     block, ends = _checked_block(whole + newline, path, lines, limits)
                     yield block, ends
                     lines += len(ends)
                 limits.check_line(lines + 1, len(rest))
+            # The last line of a file may lack its newline.
             if rest:
                 yield _checked_block(rest + b"\n", path, lines, limits, added=1)
         except (OSError, EOFError, zlib.error) as error:
@@ -85,9 +86,9 @@ def read_blocks(path: str | Path) -> Iterator[tuple[bytes, np.ndarray]]:
 def _checked_block(
     block: bytes, path: str | Path, before: int, limits: "_Limits", added: int = 0
 ) -> tuple[bytes, np.ndarray]:
-    """A block and the ends of its lines, if they are text.
+    """Check that a block is text; return it and the ends of its lines.
 
-    So many lines stand before it, so many bytes were added.
+    `before`: number of lines before the block. `added`: bytes that are not in the file.
     """
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
     sizes = np.diff(ends, prepend=0)
@@ -96,12 +97,13 @@ def _checked_block(
     if not before and block.startswith(_BOM):
         block = block.removeprefix(_BOM)
         ends = ends - len(_BOM)
+    # Check the whole block first. Only if it looks wrong, find the line to report.
     try:
         block.decode("utf-8")
-        doubtful = b"\0" in block
+        suspicious = b"\0" in block
     except UnicodeDecodeError:
-        doubtful = True
-    if doubtful:
+        suspicious = True
+    if suspicious:
         for number, line in enumerate(block.split(b"\n")[:-1], start=before + 1):
             _decode(line, path, number)
     return block, ends
@@ -110,11 +112,11 @@ def _checked_block(
 def read_pairs(
     source: str | Path, target: str | Path = "", languages: tuple[str, str] = ("", "")
 ) -> Iterator[Pair]:
-    """Pairs from two files, or from one file with both sides when there is no `target`: `.tsv`,
-    `.tmx`, `.xliff`, `.po`, or standard input. `languages` are those to take from a `.tmx`.
+    """Yield pairs from two files, or from one file with both sides: `.tsv`, `.tmx`, `.xliff`,
+    `.po`, or standard input.
 
-    A name with a * stands for many files, read in the order of their names, their lines counted
-    through.
+    `languages` selects the languages of a `.tmx`. A name with a * matches many files, which are
+    read in the order of their names; line numbers continue from file to file.
     """
     before = 0
     for left, right in (
@@ -129,14 +131,14 @@ def read_pairs(
 
 
 def holds_segments(name: str | Path) -> bool:
-    """Whether a file is one that translators exchange."""
-    from dragoman.text.exchange import READERS  # imports what parses XML, which few files need
+    """True if a file is in a translators' exchange format."""
+    from dragoman.text.exchange import READERS  # imports an XML parser, which few files need
 
     return Path(unpacked_name(name)).suffix.lower() in READERS
 
 
 def holds_both_sides(name: str | Path) -> bool:
-    """Whether one file is enough."""
+    """True if a file contains sources and targets."""
     return unpacked_name(name).endswith(".tsv") or holds_segments(name)
 
 
@@ -157,7 +159,7 @@ def _read_segments(
 
 
 def paired_shards(source: str | Path, target: str | Path) -> list[tuple[str, str]]:
-    """The files of both sides, each with its partner."""
+    """Return the files of both sides as pairs."""
     sources, targets = shards(source), shards(target)
     if len(sources) != len(targets):
         raise CorpusError(
@@ -168,8 +170,9 @@ def paired_shards(source: str | Path, target: str | Path) -> list[tuple[str, str
 
 
 def shards(name: str | Path) -> list[str]:
-    """The files that a name with a * stands for, sorted; any other name stands for itself."""
+    """Return the files that a name with a * matches, sorted; any other name matches itself."""
     path = Path(name)
+    # A file may have a * in its name.
     if "*" not in path.name or path.exists():
         return [str(name)]
     if paths := sorted(map(str, path.parent.glob(path.name))):
@@ -178,34 +181,35 @@ def shards(name: str | Path) -> list[str]:
 
 
 def language_of(path: str | Path) -> str:
-    """The language that a file name ends in, or "".
+    """Return the language that a file name ends in, or an empty string.
 
     >>> language_of("corpus/train.de.gz"), language_of("notes.txt")
     ('de', '')
     """
     suffix = Path(unpacked_name(path)).suffix.removeprefix(".")
-    return (
-        suffix if suffix not in {"txt", "tsv", "csv", "tok"} and _LANGUAGE.fullmatch(suffix) else ""
-    )
+    is_language = suffix not in {"txt", "tsv", "csv", "tok"} and _LANGUAGE.fullmatch(suffix)
+    return suffix if is_language else ""
 
 
 def languages_of_tsv(path: str | Path) -> tuple[str, str]:
-    """The two languages that the name of a `.tsv` file gives, or empty texts.
+    """Return the two languages in the name of a `.tsv` file, or empty strings.
 
     >>> languages_of_tsv("tatoeba.de-en.tsv.gz")
     ('de', 'en')
     """
+    # tatoeba.de-en.tsv, train_de-en.tsv, de-en.tsv
     stem = Path(unpacked_name(path)).stem
     match = re.search(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})$", stem)
     return (match[1], match[2]) if match else ("", "")
 
 
 def _read_two(source: str, target: str, before: int) -> Generator[Pair, None, int]:
-    """Pairs numbered from `before` + 1 on; returns how many."""
+    """Yield pairs numbered from `before` + 1; return their number."""
     if source == target == "-":
         raise CorpusError(
             "standard input can be only one side: send one .tsv, or name the other side's file."
         )
+    # The longest, so that a missing line is noticed.
     sides = zip_longest(read_lines(source, keep_cr=True), read_lines(target, keep_cr=True))
     number = 0
     for number, (left, right) in enumerate(sides, start=1):
@@ -228,20 +232,21 @@ def _read_tsv(path: str, before: int) -> Generator[Pair, None, int]:
 
 def no_tab(path: str, number: int, line: str) -> CorpusError:
     if number == 1 and path != "-" and not holds_both_sides(path):
-        return CorpusError(f"{path} has one side alone: name the file with its translations too.")
+        return CorpusError(f"{path} has only one side: name the file with its translations, too.")
     return CorpusError(
         f"{path} line {number} has no tab: {_shorten(line)!r}. Expected source TAB target."
     )
 
 
 class _Limits:
-    """What still looks like text: no endless line, no archive that swells without end."""
+    """Raises errors for input that is not text: endless lines, and decompression bombs."""
 
     def __init__(self, path: str | Path):
         self.longest = environment_number(
             _LONGEST_LINE_VARIABLE, _LONGEST_LINE, at_least=1, at_most=2**40
         )
         self._path, self._total = path, 0
+        # The size of a compressed pipe is unknown, so its expansion is not limited.
         self._packed = (
             Path(path).stat().st_size if is_packed(path) and Path(path).is_file() else None
         )
@@ -254,6 +259,7 @@ class _Limits:
             )
 
     def check_swelling(self, size: int) -> None:
+        # A longer limit for lines shows that the user expects unusual files.
         self._total += size
         if self._packed is None or self.longest != _LONGEST_LINE:
             return
@@ -265,9 +271,10 @@ class _Limits:
 
 
 def raw_lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
-    """Raw lines, as long as they look like text."""
+    """Yield raw lines within the limits."""
     limits = _Limits(path)
     number = 0
+    # A limit for readline: an endless line would fill the memory before it could be rejected.
     while raw := file.readline(limits.longest + 1):
         number += 1
         limits.check_line(number, len(raw))
@@ -276,7 +283,7 @@ def raw_lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
 
 
 def raw_blocks(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
-    """What a file holds, unless it swells without end; its lines may have any length."""
+    """Yield a file's content; limit its expansion, but not the length of lines."""
     limits = _Limits(path)
     while raw := file.read(BLOCK):
         limits.check_swelling(len(raw))
@@ -288,7 +295,7 @@ def is_packed(name: str | Path) -> bool:
 
 
 def unpacked_name(name: str | Path) -> str:
-    """The name without the suffix of a packed file.
+    """Return a name without the suffix of a compressed file.
 
     >>> unpacked_name("a.tsv.gz"), unpacked_name("a.de")
     ('a.tsv', 'a.de')
@@ -297,8 +304,9 @@ def unpacked_name(name: str | Path) -> str:
 
 
 def open_bytes(path: str | Path) -> BinaryIO:
-    """A file to read, unpacked if its name says so; "-" is standard input, which stays open."""
+    """Open a file, and decompress it according to its suffix; "-" is standard input."""
     if str(path) == "-":
+        # The caller closes the file, but others may still need standard input.
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return _PACKED.get(Path(path).suffix, open)(path, "rb")  # type: ignore[operator, no-any-return]
@@ -326,12 +334,13 @@ def _decode(raw: bytes, path: str | Path, number: int) -> str:
 
 
 def where_the_sides_part(source: str | Path, target: str | Path) -> str:
-    """Words for two files of different length, with the line that seems to have no partner.
+    """Describe two files of different length, with the line that seems to have no partner.
 
-    Suppose that the surplus lines of the longer side stand together. For each place where they
-    could stand, add up how badly the lines before it fit line to line and the lines behind it fit
-    with that shift; the best place wins.
+    Assume that the surplus lines of the longer side are consecutive. For each possible position,
+    add up the misfit of all lines before it, paired without a shift, and of all lines after it,
+    paired with the shift. The position with the smallest sum wins.
     """
+    # Pipes cannot be read again to look for the line.
     if not (Path(source).is_file() and Path(target).is_file()):
         return f"{source} and {target} have different numbers of lines."
     left, right = _features(read_lines(source)), _features(read_lines(target))
@@ -340,10 +349,9 @@ def where_the_sides_part(source: str | Path, target: str | Path) -> str:
     name, other = (target, source) if swapped else (source, target)
     surplus = len(longer) - len(shorter)
     before = _misfit(longer[: len(shorter)], shorter)  # cost of pairing line i with line i
-    behind = _misfit(longer[surplus:], shorter)  # cost of pairing line i + surplus with line i
-    costs = np.concatenate([[0.0], np.cumsum(before)]) + np.concatenate(
-        [np.cumsum(behind[::-1])[::-1], [0.0]]
-    )
+    after = _misfit(longer[surplus:], shorter)  # cost of pairing line i + surplus with line i
+    costs = np.concatenate([[0.0], np.cumsum(before)])
+    costs += np.concatenate([np.cumsum(after[::-1])[::-1], [0.0]])
     place = int(np.argmin(costs))
     text = next(line for number, line in enumerate(read_lines(name)) if number == place)
     return (
@@ -353,7 +361,7 @@ def where_the_sides_part(source: str | Path, target: str | Path) -> str:
 
 
 def _features(lines: Iterable[str]) -> np.ndarray:
-    """Per line: log length, sum of digits, final punctuation; what survives translation.
+    """Return features that survive translation: log length, sum of digits, final punctuation.
 
     (lines, 3)
     """

@@ -1,8 +1,8 @@
-"""Which items of a stream stood there before, with memory that does not grow with the stream.
+"""Find repeated items in a stream with constant memory.
 
-Keys are hashed to 64 bits and spread over files by their first bits; at the end each file is sorted
-by itself. A million keys are 16 MB on the disk; two different keys of a million share a hash with a
-chance of one in forty million.
+Keys are hashed to 64 bits and distributed over files by their first bits. At the end, each file is
+sorted on its own. A million keys take 16 MB of disk space, and the probability that two different
+ones among them have the same hash is one in forty million.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ def hash64(text: str) -> int:
 
 
 def hash_all(texts: Iterable[str]) -> np.ndarray:
-    """The same of many texts. (N,)"""
+    """Hash many texts. (N,)"""
     return np.fromiter(map(hash64, texts), np.uint64)
 
 
 class Repeats:
-    """Add keys with their lines, then ask which lines repeat an earlier key."""
+    """Collects keys with their lines, then returns the lines that repeat an earlier key."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-")
@@ -44,7 +44,7 @@ class Repeats:
         self._folder.cleanup()
 
     def add(self, hashes: np.ndarray, lines: np.ndarray) -> None:
-        """Keys as hashes of 64 bits, each with its line."""
+        """Add keys, given as 64-bit hashes, each with its line."""
         records = np.empty(len(hashes), dtype=_RECORD)
         records["hash"], records["line"] = hashes, lines
         self._parts.append(records)
@@ -53,13 +53,14 @@ class Repeats:
             self._flush()
 
     def lines(self) -> Iterator[np.ndarray]:
-        """Arrays of (line, the first line with the same key), in no particular order. (N, 2)"""
+        """Yield arrays of (line, the first line with the same key), unordered. (N, 2)"""
         self._flush()
         for path in sorted(Path(self._folder.name).iterdir()):
             records = np.fromfile(path, dtype=_RECORD)
             records.sort(order=["hash", "line"])
             hashes = records["hash"]
             lines = records["line"].astype(np.int64)
+            # Sorted by hash and line, so the first of equal hashes is the earliest line.
             first = np.searchsorted(hashes, hashes, side="left")
             again = np.flatnonzero(first != np.arange(len(hashes)))
             if len(again):
@@ -70,6 +71,7 @@ class Repeats:
             return
         records = np.concatenate(self._parts)
         self._parts, self._buffered = [], 0
+        # A stable sort by file keeps the order of lines, and writes each file once.
         which = records["hash"] >> np.uint64(64 - _BITS)
         order = np.argsort(which, kind="stable")
         for number, part in zip(*_runs(which[order], records[order]), strict=True):

@@ -1,6 +1,6 @@
-"""Texts cut into sentences, or into parts that fit a limit.
+"""Split texts into sentences, or into parts that fit a limit.
 
-The cut is at sentence ends, else between words, else anywhere.
+Parts end at sentence ends if possible, otherwise between words, otherwise anywhere.
 """
 
 import re
@@ -9,22 +9,22 @@ from functools import cache
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])(?=[\s\"'»”)])\s*|(?<=[。！？])")
 _SPACE = re.compile(r"\s+")
-# A gap begins where its white space does: to try every place of a long run would take quadratic
-# time. White space comes first here, so that all else is passed over at once.
+# A gap begins at the start of its white space: trying each position of a long run would take
+# quadratic time. The pattern starts with white space, so the search skips everything else quickly.
 _GAP = re.compile(
     r"\s(?<!\s\s)(?:(?<=[\r\n])\s*|\s*[\r\n]\s*"
     r"|(?:(?<=[.!?…]\s)|(?<=[.!?…][\"'»”“’)]\s)|(?<=[.!?…]\s»\s))(?!»)\s*)"
 )
 _LONGEST_WORD = 100  # characters
 _LONG_WORD = 5  # letters: acronyms are mostly shorter
-# "2.3 Results", "1. Introduction", "(a) First", "- item": what counts or marks an item stays before
-# it. Not the number of "3 dogs" or "2.5 million", nor the day of "3. Mai".
+# "2.3 Results", "1. Introduction", "(a) First", "- item": numbers and marks of items belong to the
+# sentence that follows. But not the number of "3 dogs" or "2.5 million", nor the day of "3. Mai".
 NUMBERING = re.compile(
     r"(?:(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,5}|[A-Za-z]|[ivx]{1,4}|[IVXLC]{1,5})[.):]{1,2}"
     r"|\d{1,3}(?:\.\d{1,3}){1,5}(?=\s+[A-ZÀ-Ý]))|[-–—•*·‣▪◦○●■□►➢✓])\s{1,9}"
     r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w{0,6}\b)(?=\S)"
 )
-# A full stop behind one of these ends no sentence.
+# A full stop after one of these does not end a sentence.
 _ABBREVIATIONS = {
     "en": "mr mrs ms messrs dr prof st vs etc approx incl excl esp dept gen capt sgt lt rev eg",
     "de": "bzw ca dr etc fr hr nr prof sog st usw vgl vs evtl ggf inkl exkl zzgl bspw geb insb "
@@ -33,7 +33,7 @@ _ABBREVIATIONS = {
     "es": "sr sra sres srta dr dra dña ud uds prof profa etc aprox ej av avda pág vs",
     "pt": "sr sra srs dr dra exmo exma prof profa etc aprox ex av pág vs",
 }
-# These may be words too, "no" above all: the stop is theirs if a number follows.
+# These may be words, too, especially "no": they are abbreviations only before a number.
 _BEFORE_NUMBERS = {
     "en": "no nos nr fig figs sec sect vol vols chap ch art arts par para pp ed eq ref rec ver app "
     "max min tel ext approx",
@@ -46,7 +46,7 @@ _NUMBER = re.compile(r"[(\[#§~±]?\d|(?:No|Nr|N|Art|Fig)\b[.º°]|[IVXLC]{2,}\b
 
 
 def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Parts of a text that all fit, as long as possible, cut at the gentlest places.
+    """Split a text into parts that fit, each as long as possible.
 
     >>> split_to_fit("One two. Three four. Five.", lambda part: len(part) <= 20)
     ['One two. Three four.', 'Five.']
@@ -64,7 +64,7 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def _pack(atoms: list[str], fits: Callable[[str], bool]) -> list[str]:
-    """Neighbouring atoms joined while they fit together."""
+    """Join neighboring atoms as long as they fit."""
     groups = []
     start = 0
     while start < len(atoms):
@@ -75,11 +75,9 @@ def _pack(atoms: list[str], fits: Callable[[str], bool]) -> list[str]:
 
 
 def _most_that_fit(atoms: list[str], start: int, fits: Callable[[str], bool]) -> int:
-    """How many atoms from there on fit together; one is always taken.
-
-    The number is doubled until it is too large, and then searched for by halving: whether a text
-    fits takes as long as the text, and to ask after each atom would make that quadratic.
-    """
+    """Return the number of atoms from `start` that fit together, at least one."""
+    # Double the number until it is too large, then bisect. Testing takes time proportional to the
+    # text, so a test after each atom would take quadratic time.
     most = len(atoms) - start
     fitting, too_many = 1, 2
     while too_many <= most and fits(" ".join(atoms[start : start + too_many])):
@@ -95,18 +93,18 @@ def _most_that_fit(atoms: list[str], start: int, fits: Callable[[str], bool]) ->
 
 
 def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]]:
-    """Sentences, and the white space between them: one more of the first than of the second.
+    """Return the sentences of a text, and the white space between them.
 
-    A line's end always ends a sentence; a full stop does not after a single letter, an abbreviation
-    or a number of up to two digits, which may be an ordinal. Without a `language`, the
-    abbreviations of all languages count.
+    The end of a line always ends a sentence. A full stop does not, if it follows a single letter,
+    an abbreviation, or a number of up to two digits, which may be an ordinal. Without a `language`,
+    the abbreviations of all languages are used.
 
     >>> split_sentences("Ja. Am 3. Mai kam Dr. Roth.\\nGut!")
     (['Ja.', 'Am 3. Mai kam Dr. Roth.', 'Gut!'], [' ', '\\n'])
     """
     sentences, gaps, start = [], [], 0
     numbering = NUMBERING.match(text)
-    # The point of "iv. Results" belongs to the number.
+    # The full stop in "iv. Results" belongs to the number.
     for gap in _GAP.finditer(text, numbering.end() if numbering else 0):
         if (
             "\n" in gap[0]
@@ -120,10 +118,10 @@ def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]
 
 
 def _ends(before: str, after: str, language: str) -> bool:
-    """Whether a sentence ends between the two."""
+    """True if a sentence ends between these texts."""
     if not after or after[0].islower():
         return False
-    # The last word is enough. To split all that came before at every gap would take quadratic time.
+    # Only look at the last word: splitting the whole text at every gap would take quadratic time.
     ending = before[-_LONGEST_WORD:].rstrip("\"'»”“’)").removesuffix(".")
     last = re.split(r"[\s.(\['’]", ending)[-1].lower()
     if not before.endswith("."):
@@ -137,15 +135,14 @@ def _ends(before: str, after: str, language: str) -> bool:
 
 @cache
 def _words(before_numbers: bool, language: str) -> frozenset[str]:
-    """The abbreviations of a language; those of all, if we do not know it."""
+    """Return the abbreviations of a language, or of all languages if it is unknown."""
     known = _BEFORE_NUMBERS if before_numbers else _ABBREVIATIONS
     texts = [known[language]] if language in known else known.values()
     return frozenset(word for text in texts for word in text.split())
 
 
 def is_in_capitals(text: str) -> bool:
-    """Whether a text is shouted: no small letter, several words that are not all short, or a long
-    one, which is hardly an acronym.
+    """True if a text is in capitals and is more than acronyms: one of its words is long enough.
 
     >>> is_in_capitals("WHERE IS MY BAG?"), is_in_capitals("NATO"), is_in_capitals("UN, EU, USA")
     (True, False, False)
@@ -160,7 +157,7 @@ def is_in_capitals(text: str) -> bool:
 
 
 def begins_with_capital(text: str) -> bool:
-    """Whether the first letter of a text, with no digit before it, is a capital.
+    """True if the first letter of a text is a capital, without a digit before it.
 
     >>> begins_with_capital("„Gut“"), begins_with_capital("3 Hunde"), begins_with_capital("eBay")
     (True, False, False)
@@ -170,7 +167,7 @@ def begins_with_capital(text: str) -> bool:
 
 
 def capitalised(text: str) -> str:
-    """A text that begins with a capital, unless a digit stands before its first letter.
+    """Capitalize the first letter of a text, unless a digit precedes it.
 
     >>> capitalised("¿dónde?"), capitalised("3 dogs"), capitalised("")
     ('¿Dónde?', '3 dogs', '')
@@ -180,7 +177,7 @@ def capitalised(text: str) -> str:
 
 
 def uncapitalised(text: str) -> str:
-    """A text that begins with a small letter, unless its second is a capital, too.
+    """Convert the first letter of a text to lower case, unless the second is a capital, too.
 
     >>> uncapitalised("Lundi"), uncapitalised("TV")
     ('lundi', 'TV')
@@ -189,7 +186,7 @@ def uncapitalised(text: str) -> str:
 
 
 def sentence_case(text: str) -> str:
-    """Small letters, and a capital to begin with.
+    """Convert a text to lower case, with a capital at its start.
 
     >>> sentence_case("¿DÓNDE ESTÁ?")
     '¿Dónde está?'
@@ -200,7 +197,7 @@ def sentence_case(text: str) -> str:
 
 
 def edges(text: str) -> tuple[str, str, str]:
-    """White space before, the text itself, white space behind.
+    """Split a text into leading white space, the text itself, and trailing white space.
 
     >>> edges("  a b ")
     ('  ', 'a b', ' ')

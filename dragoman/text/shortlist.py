@@ -1,12 +1,11 @@
-"""Which target pieces may stand in a sentence's translation.
+"""Shortlists: the target pieces allowed in a translation, some hundreds of the vocabulary.
 
-These are some hundred instead of the whole vocabulary.
+Each source piece contributes candidates. Some pieces, such as the end token, are in every list. The
+tag of a target language is a source piece, so its candidates are in every list of that language. If
+only tags have candidates, all sentences of a language share one list.
 
-A source piece brings candidates of its own; some pieces, the end among them, are in every list. The
-tag of a target language is a source piece too: its candidates are in every list of that language.
-If nothing but tags has candidates, all sentences of a language share one list.
-Stored as three arrays of whole numbers in a safetensors file: `always`, `candidates`, and `ends`,
-which tells where those of each source piece end among the candidates.
+A shortlist is stored as three integer arrays in a safetensors file: `always`, `candidates`, and
+`ends`, the end of each source piece's range of candidates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +24,15 @@ _KINDS = (np.dtype(np.uint16), np.dtype(np.uint32))
 
 
 def distinct(lists: Sequence[np.ndarray]) -> np.ndarray:
-    """The ids of all lists together, each once, in order; quicker than sorting them.
+    """Return the union of several lists in ascending order, faster than by sorting.
 
     >>> distinct([np.array([7, 3]), np.array([3, 5])]).tolist()
     [3, 5, 7]
     """
     ids = np.concatenate(lists)
-    named = np.zeros(ids.max(initial=-1) + 1, dtype=bool)
-    named[ids] = True
-    return np.flatnonzero(named)
+    occurs = np.zeros(ids.max(initial=-1) + 1, dtype=bool)
+    occurs[ids] = True
+    return np.flatnonzero(occurs)
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,11 @@ class Shortlist:
 
     @cached_property
     def bringing(self) -> frozenset[int]:
-        """The source pieces that have candidates."""
+        """The source pieces that contribute candidates."""
         return frozenset(np.flatnonzero(self._starts < self.ends).tolist())
 
     def of(self, source: Sequence[int]) -> np.ndarray:
-        """The pieces allowed in a translation of these source pieces, in the order of their ids."""
+        """Return the pieces allowed in a translation of this source, in ascending order."""
         own = [self.candidates[self._starts[piece] : self.ends[piece]] for piece in set(source)]
         return distinct([self.always, *own])
 
@@ -60,6 +59,7 @@ class Shortlist:
         stored = {}
         for name in _NAMES:
             numbers = getattr(self, name)
+            # Most vocabularies have fewer than 65,536 pieces: half the size.
             small = numbers.max(initial=0) < 2**16
             stored[name] = numbers.astype(np.uint16 if small else np.uint32)
         return safetensors.numpy.save(stored)
@@ -68,14 +68,16 @@ class Shortlist:
     def from_tensors(
         cls, stored: Mapping[str, np.ndarray], source: Vocabulary, target: Vocabulary
     ) -> "Shortlist":
-        """What `to_bytes` wrote, if it fits these vocabularies."""
+        """Read what `to_bytes` wrote; raise a BundleError if it does not fit the vocabularies."""
         if sorted(stored) != sorted(_NAMES) or any(
             a.dtype not in _KINDS or a.ndim != 1 for a in stored.values()
         ):
             raise BundleError(
-                f"the shortlist must consist of {', '.join(_NAMES)}, each a row of whole numbers."
+                f"the shortlist must consist of {', '.join(_NAMES)}, each a one-dimensional array "
+                "of integers."
             )
         always, candidates, ends = (stored[name].astype(np.int64) for name in _NAMES)
+        # Offsets of a stranger's file must rise and stay within the candidates.
         try:
             complete = len(ends) == len(source) and offsets(ends, len(candidates))[-1] == len(
                 candidates
@@ -93,7 +95,7 @@ class Shortlist:
             )
         if target.eos not in always or np.isin(target.never, pieces).any():
             raise BundleError(
-                "the shortlist lacks the end of a sentence, or has pieces that no translation "
-                "holds."
+                "the shortlist lacks the end token, or contains pieces that no translation may "
+                "contain."
             )
         return cls(always, candidates, ends)

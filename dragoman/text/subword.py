@@ -1,20 +1,19 @@
-"""Cutting text into pieces: byte-pair encoding by SentencePiece.
+"""Segment text into subwords: byte-pair encoding with SentencePiece.
 
 (Sennrich et al. 2016; Kudo & Richardson 2018.)
 
 Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte fallback"), so no
-text is unknown. The other choices are the two ends between which byte-pair encoding stands:
-characters (no merge is made; nothing is unknown there either) and whole words (all that the
-vocabulary has no room for is `<unk>`).
+text is unknown. There are two more tokenizers, at both ends of byte-pair encoding: characters (no
+merges; nothing is unknown there either) and whole words (words outside the vocabulary are `<unk>`).
 
-No piece reaches over a space, so a word is cut the same way wherever it stands, and most words of a
-text stood in it before. `encode_flat` and `learn` make use of that: each word is cut once, and a
-corpus is a count of its words.
+No piece crosses a space, so a word is segmented the same way in every context, and most words of a
+corpus are repeated. `encode_flat` and `learn` use this: each word is segmented once, and learning
+needs only the counts of words.
 
-BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece has it too, but its draws
-differ from process to process whatever the seed, and a resumed run must see what an unbroken one
-sees. So it is done here: each word has a stock of variants, each a function of the word and its
-number, and the seed decides which are taken.
+BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece implements it, but its
+random numbers differ between processes in spite of a seed, and a resumed run must see the same data
+as an uninterrupted one. So it is implemented here: each word has a fixed number of variants, each a
+function of the word and the variant's number, and the seed decides which are used.
 """
 
 import io
@@ -22,12 +21,13 @@ import json
 import random
 import re
 import zlib
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain, count, islice, pairwise, repeat
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import sentencepiece
@@ -38,25 +38,26 @@ from dragoman.storage.protobuf import fields, of_bytes, of_float, of_int, of_tex
 from dragoman.storage.safe_read import parse_json
 from dragoman.text.vocabulary import Vocabulary
 
-_FEW = 16  # texts
-_SENTENCES_AT_ONCE = 10_000  # whose words are counted
+_FEW = 16  # texts to segment one by one
+_SENTENCES_AT_ONCE = 10_000  # sentences whose words are counted together
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for a space
 _VARIANTS = 32  # segmentations of a word to draw from
 WORDS_REMEMBERED = 400_000  # 200 bytes each, or a little more
 _VARIANTS_REMEMBERED = 1_000_000
 _LONGEST_REMEMBERED = 30  # characters
-# bytes, of a rule of normalisation; the longest of Unicode's (U+FDFA) has 33
-_LONGEST_REPLACEMENT = 256
-_NORMAL, _CONTROL = 1, 3  # kinds of pieces in SentencePiece's format
-_LONGEST_PIECE = 1000  # characters; SentencePiece makes none of more than 16
+# Limits on models from strangers: a normalization rule that expands a character without end, or
+# huge pieces, would exhaust memory.
+_LONGEST_REPLACEMENT = 256  # bytes; the longest rule of Unicode (U+FDFA) has 33
+_LONGEST_PIECE = 1000  # characters; SentencePiece learns at most 16
+_NORMAL, _CONTROL = 1, 3  # types of pieces in SentencePiece's format
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-# punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
+# Punctuation of ASCII, Latin, typography, Devanagari, Chinese and Japanese
 _MARKS = r"!-/:-@\[-`{-~¡-¿‐-⁞।॥、。〈-】"
 _WORDS_AND_MARKS = re.compile(f"{WORD_START}?(?:[^{_MARKS}{WORD_START}]+|[{_MARKS}])")
 
 
 class Flat(NamedTuple):
-    """Ids of several texts end to end."""
+    """The ids of several texts, concatenated."""
 
     ids: np.ndarray
     lengths: np.ndarray  # of each text
@@ -75,7 +76,7 @@ class Flat(NamedTuple):
 
     @property
     def starts(self) -> np.ndarray:
-        """Where each text starts, and where the last one ends.
+        """The start of each text, and the end of the last one.
 
         >>> Flat.of([[1, 2], [], [3, 4, 5]]).starts.tolist()
         [0, 2, 2, 5]
@@ -93,19 +94,19 @@ class Flat(NamedTuple):
         return places
 
     def take(self, rows: np.ndarray) -> "Flat":
-        """These texts, in this order.
+        """Select texts, in the given order.
 
         >>> Flat.of([[1, 2], [], [3, 4, 5]]).take(np.array([2, 0])).lists()
         [[3, 4, 5], [1, 2]]
         """
         lengths = self.lengths[rows]
         taken = Flat(np.arange(lengths.sum()), lengths)
-        # Where a text starts there and where it does here, for each of its ids.
+        # The distance between old and new start of its text, for each id.
         shifts = (self.starts[rows] - taken.starts[:-1]).repeat(lengths)
         return taken._replace(ids=self.ids[taken.ids + shifts])
 
     def part(self, start: int, end: int) -> "Flat":
-        """The texts from this one up to that one, in the same memory.
+        """Return the texts `start` to `end` - 1 as views, without copying.
 
         >>> Flat.of([[1, 2], [], [3, 4, 5], [6]]).part(1, 3).lists()
         [[], [3, 4, 5]]
@@ -114,7 +115,7 @@ class Flat(NamedTuple):
         return Flat(self.ids[first:last], self.lengths[start:end])
 
     def padded(self, filler: int) -> np.ndarray:
-        """A row for each text, filled up on the right.
+        """Return a row for each text, padded on the right.
 
         >>> Flat.of([[1, 2], [], [3, 4, 5]]).padded(0).tolist()
         [[1, 2, 0], [0, 0, 0], [3, 4, 5]]
@@ -129,44 +130,60 @@ class Flat(NamedTuple):
         return [ids[start:end] for start, end in pairwise(self.starts.tolist())]
 
 
-class Segmenter(Protocol):
-    """What cuts and joins text; the ids are those of its own vocabulary.
+class Segmenter(ABC):
+    """Converts text to the ids of its vocabulary and back. `suffix` is the suffix of its file."""
 
-    `suffix`: of the file that keeps it.
-    """
+    suffix: ClassVar[str]
+    vocabulary: Vocabulary
 
-    @property
-    def suffix(self) -> str: ...
-    @property
-    def vocabulary(self) -> Vocabulary: ...
+    def __init__(self, model: bytes):
+        self._model = model  # the content of its file
+
+    @classmethod
+    def learn(
+        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> Self:
+        return cls.learn_from_words(count_words(sentences, settings.normalization), settings, tags)
+
+    @classmethod
+    @abstractmethod
+    def learn_from_words(
+        cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> Self: ...
+
+    @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
-    def encode_flat(self, texts: Sequence[str]) -> Flat: ...
+
+    def encode_flat(self, texts: Sequence[str]) -> Flat:
+        """Encode many texts."""
+        return Flat.of(self.encode(texts))
+
+    @abstractmethod
     def decode(self, ids: Sequence[int]) -> str: ...
-    def to_bytes(self) -> bytes: ...
+
+    def to_bytes(self) -> bytes:
+        return self._model
 
 
-def count_words(sentences: Iterable[str], normalisation: str) -> Counter[str]:
-    """How often each word occurs: all that learning needs to know.
-
-    A word is what stands between spaces, once normalised.
-    """
-    normaliser = sentencepiece.SentencePieceNormalizer(rule_name=normalisation)
+def count_words(sentences: Iterable[str], normalization: str) -> Counter[str]:
+    """Count words, which are separated by spaces after normalization."""
+    normalizer = sentencepiece.SentencePieceNormalizer(rule_name=normalization)
     counts = Counter[str]()
     sentences = iter(sentences)
-    while some := list(islice(sentences, _SENTENCES_AT_ONCE)):
-        counts.update(" ".join(normaliser.normalize(some)).replace(WORD_START, " ").split(" "))
+    while batch := list(islice(sentences, _SENTENCES_AT_ONCE)):
+        counts.update(" ".join(normalizer.normalize(batch)).replace(WORD_START, " ").split(" "))
     del counts[""]
     return counts
 
 
-_Variant = tuple[str, int]  # a word, and which of its segmentations
+_Variant = tuple[str, int]  # a word, and the number of its segmentation
 _Key = TypeVar("_Key")  # a word or a variant
 
 
 class _Segmentations(Generic[_Key]):
-    """Words that were cut, end to end.
+    """A cache of segmented words, or of variants of words, in one array.
 
-    Each word, or each variant of a word by its number, has its place there.
+    It is cleared when it exceeds `most` words.
     """
 
     def __init__(self, most: int) -> None:
@@ -181,22 +198,24 @@ class _Segmentations(Generic[_Key]):
         self,
         keys: Sequence[_Key],
         keys_of_text: np.ndarray,
-        cut: Callable[[list[_Key]], Iterable[Sequence[int]]],
+        segment: Callable[[list[_Key]], Iterable[Sequence[int]]],
     ) -> Flat:
-        """The texts that consist of these keys, so many of them to each.
+        """Return the ids of texts, given the keys of all texts and their number in each.
 
-        `cut` does those that are not known yet.
+        `segment` is called for keys that are not in the cache.
         """
+        # Clearing everything is simpler than evicting, and rare.
         if len(self._numbers) > self._most or len(self._ids) > 10 * self._most:
             self._clear()
         numbers = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
         unknown = np.flatnonzero(numbers < 0)
         new = list(dict.fromkeys(keys[place] for place in unknown.tolist()))
-        for key, pieces in zip(new, cut(new) if new else (), strict=True):
+        for key, pieces in zip(new, segment(new) if new else (), strict=True):
             self._numbers[key] = len(self._starts) - 1
             self._ids.extend(pieces)
             self._starts.append(len(self._ids))
         numbers[unknown] = [self._numbers[keys[place]] for place in unknown.tolist()]
+        # Gather without a loop in Python: index `places` counts up from the start of each key.
         starts = np.frombuffer(self._starts, np.int64)
         ids = np.frombuffer(self._ids or array("i", [0]), np.int32)
         lengths = starts[numbers + 1] - starts[numbers]
@@ -205,13 +224,13 @@ class _Segmentations(Generic[_Key]):
         return Flat(ids[places], np.diff(ends[np.cumsum(keys_of_text)], prepend=0))
 
 
-class BytePairs:
+class BytePairs(Segmenter):
     """A learned SentencePiece model."""
 
     suffix, model_type = "spm", "bpe"
 
     def __init__(self, model: bytes):
-        self._model = model
+        super().__init__(model)
         self._processor = _processor(model)
         p = self._processor
         pieces = _pieces(self._processor)
@@ -219,26 +238,17 @@ class BytePairs:
             pieces, pad=p.pad_id(), unk=p.unk_id(), bos=p.bos_id(), eos=p.eos_id()
         )
         self._whole = _Segmentations[str](WORDS_REMEMBERED)
-        # those of one rate of dropout
+        # Variants depend on the rate of dropout, so they are cached for one rate only.
         self._variants = _Segmentations[_Variant](_VARIANTS_REMEMBERED)
         self._rate = 0.0
-
-    @classmethod
-    def learn(
-        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
-    ) -> Self:
-        return cls.learn_from_words(count_words(sentences, settings.normalization), settings, tags)
 
     @classmethod
     def learn_from_words(
         cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
     ) -> Self:
-        """Merges learned from words and how often they occur.
-
-        The vocabulary shrinks to what a small corpus gives.
-        """
-        # SentencePiece's table of counts cannot hold a word with a tab in it; bytes spell those.
-        # A list, since SentencePiece would take a signal's exception in a generator for its own.
+        """Learn merges from words and their counts; a small corpus gives a smaller vocabulary."""
+        # SentencePiece's input format cannot represent words with tabs; bytes spell them later.
+        # Pass a list: SentencePiece would swallow an interrupt that is raised inside a generator.
         table = [f"{word}\t{number}" for word, number in words.items() if "\t" not in word]
         model = io.BytesIO()
         try:
@@ -263,14 +273,12 @@ class BytePairs:
             if "required_chars" in str(error):
                 needed = str(error).partition(" vs ")[2].partition(".")[0]
                 raise ConfigError(
-                    f"text.vocab_size={settings.vocab_size} is too small: bytes and characters "
-                    "alone need "
-                    f"{needed} pieces."
+                    f"text.vocab_size={settings.vocab_size} is too small: the bytes and characters "
+                    f"need {needed} pieces."
                 ) from None
             if "vocab_size" in str(error):
                 raise ConfigError(
-                    f"text.vocab_size={settings.vocab_size} is too small: bytes alone need 256 "
-                    "pieces."
+                    f"text.vocab_size={settings.vocab_size} is too small: bytes need 256 pieces."
                 ) from None
             raise ConfigError(
                 f"text.tokenizer={settings.tokenizer} could not be learned ({error})."
@@ -278,47 +286,45 @@ class BytePairs:
         return cls(model.getvalue())
 
     def extended(self, pieces: Sequence[str], tags: Sequence[str] = ()) -> Self:
-        """The same model with further pieces behind its own, and tags, which no text holds.
+        """Return the model with additional pieces after its own, and with tags.
 
-        Old merges come first, so a text is cut as before unless a new piece can be made of what
-        it was cut into.
+        Old merges come first, so a text is segmented as before, unless a new piece can be merged
+        from its old pieces. Tags never occur in text.
         """
         scores = [self._processor.get_score(i) for i in range(len(self.vocabulary))]
         lowest = min(scores)
         added = [(piece, _NORMAL) for piece in pieces] + [(tag, _CONTROL) for tag in tags]
-        # What is repeated in a protocol-buffer message may stand anywhere: it is appended.
-        more = b""
+        # Elements of a repeated field may be anywhere in a protocol-buffer message, so append them.
+        appended = b""
         for number, (piece, kind) in enumerate(added):
             message = of_text(1, piece) + of_float(2, lowest - 1 - number) + of_int(3, kind)
-            more += of_bytes(1, message)
-        return type(self)(self._model + more)
+            appended += of_bytes(1, message)
+        return type(self)(self._model + appended)
 
     def ids_of_pieces(self, text: str) -> list[int]:
-        """What a normalised text without spaces is cut into: the text of another model's piece."""
+        """Segment normalized text without spaces, such as the text of another model's piece."""
         return self._spell(self.merge(text))
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        """The pieces that text is cut into. Translating does without: it asks SentencePiece."""
+        """Ids of the pieces that occur in text; only needed for our own merging."""
         return {piece: i for i, piece in enumerate(self.vocabulary.pieces) if self.is_text(i)}
 
     def is_text(self, i: int) -> bool:
+        # Bytes and special pieces are never the result of a merge.
         p = self._processor
         return not (p.is_byte(i) or p.is_control(i) or p.is_unknown(i) or p.is_unused(i))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        # SentencePiece starts threads for a list. A few texts are done sooner than these begin,
-        # above all on busy cores.
+        # SentencePiece starts threads for a list, which takes longer than segmenting a few texts,
+        # especially on busy cores.
         if len(texts) <= _FEW:
             return [self._processor.encode(text) for text in texts]
         return list(self._processor.encode(list(texts)))
 
     @cached_property
     def _words_are_apart(self) -> bool:
-        """Whether text can be cut word by word.
-
-        No piece reaches over a space, and no run of unknown letters does.
-        """
+        """True if no piece, and no run of unknown letters, crosses a space."""
         pieces = self.vocabulary.pieces
         return (
             self._processor.normalize("a b") == f"{WORD_START}a{WORD_START}b"
@@ -327,53 +333,50 @@ class BytePairs:
         )
 
     def encode_flat(self, texts: Sequence[str]) -> Flat:
-        """What `encode` gives; faster where words come back, since each is cut once."""
+        """Encode many texts; faster than `encode`, since each word is segmented once."""
         if not self._words_are_apart:
-            return Flat.of(self.encode(texts))
-        return self._whole.joined(*self._words_of(texts), self._cut)
+            return super().encode_flat(texts)
+        return self._whole.joined(*self._words_of(texts), self._segment)
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> Flat:
         words, words_of_text = self._words_of(texts)
+        # One number per word, drawn in order: the result depends on nothing but the seed.
         draw = random.Random(seed)
         numbers = [draw.getrandbits(31) for _ in words]
         if rate != self._rate:
             self._variants = _Segmentations(_VARIANTS_REMEMBERED)
             self._rate = rate
-        # A long word is a whole sentence where a script has no spaces, and is not met again: it
-        # needs no stock.
+        # In scripts without spaces, a long word is a whole sentence and will not be repeated.
         keys = [
             (word, number % _VARIANTS if len(word) < _LONGEST_REMEMBERED else number)
             for word, number in zip(words, numbers, strict=True)
         ]
-        return self._variants.joined(keys, words_of_text, self._cut_with_dropout)
+        return self._variants.joined(keys, words_of_text, self._segment_with_dropout)
 
     def _words_of(self, texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
-        """The words of all texts, and how many each text has.
-
-        They come without the mark of the space before them.
+        """Return the words of all texts without their initial `WORD_START`, and the number of words
+        in each text.
         """
         normal = self._processor.normalize(list(texts))
         counts = np.fromiter((text.count(WORD_START) for text in normal), np.int64, len(normal))
         return "".join(normal).split(WORD_START)[1:], counts
 
-    def _cut(self, words: list[str]) -> Iterator[Sequence[int]]:
-        """Words that were normalised before.
-
-        SentencePiece does it again; if that changes a word, we cut it here.
-        """
+    def _segment(self, words: list[str]) -> Iterator[Sequence[int]]:
+        """Segment words that are already normalized."""
+        # SentencePiece normalizes again. If that changes a word, segment it with our own code.
         normal = self._processor.normalize(words)
         encoded = self.encode(words)
-        for word, again, ids in zip(words, normal, encoded, strict=True):
+        for word, twice_normal, ids in zip(words, normal, encoded, strict=True):
             marked = f"{WORD_START}{word}"
-            yield ids if again == marked else self._spell(self.merge(marked))
+            yield ids if twice_normal == marked else self._spell(self.merge(marked))
 
-    def _cut_with_dropout(self, keys: list[_Variant]) -> Iterator[Sequence[int]]:
+    def _segment_with_dropout(self, keys: list[_Variant]) -> Iterator[Sequence[int]]:
         for word, number in keys:
-            # Seeding a generator takes longer than cutting a word: all share a list, each from its
-            # own place on.
-            place = zlib.crc32(f"{number} {word}".encode())
+            # Seeding a generator takes longer than segmenting a word, so all variants share a list
+            # of random numbers. Each starts at its own place.
+            start = zlib.crc32(f"{number} {word}".encode())
             shared = _draws()
-            draws = (shared[i % len(shared)] for i in count(place))
+            draws = (shared[i % len(shared)] for i in count(start))
             yield self._spell(self.merge(f"{WORD_START}{word}", self._rate, draws))
 
     def merge(
@@ -383,24 +386,27 @@ class BytePairs:
         draws: Iterator[float] = repeat(1.0),
         history: list[list[str]] | None = None,
     ) -> list[str]:
-        """Join neighbours by the best merge, over and over; each merge that could be made is
-        dropped at random. `history` gets the parts after each merge."""
+        """Merge neighbors, the best pair first, until no merge is possible.
+
+        Each possible merge is dropped at random with the given rate, anew in every round. The parts
+        after each merge are appended to `history`.
+        """
         parts = list(word)
         ids = self._ids
         none = len(self.vocabulary)
-        # The ids of pieces are the order of their merges. Only those beside a merge change with it.
+        # Ids of pieces are in the order of their merges. A merge changes the ranks next to it only.
         ranks = [ids.get(left + right, none) for left, right in pairwise(parts)]
         while (best := min(ranks, default=none)) < none:
-            # Whether a merge is dropped matters only if no better one is kept: draw for the best
-            # one first.
-            kept = ranks
+            # The best merge that is not dropped counts, so draw from the best one on and stop at
+            # the first success.
+            remaining = ranks
             while best < none and next(draws) < rate:
-                kept = [*kept]
-                kept[kept.index(best)] = none
-                best = min(kept)
+                remaining = [*remaining]
+                remaining[remaining.index(best)] = none
+                best = min(remaining)
             if best == none:
                 return parts
-            place = kept.index(best)
+            place = remaining.index(best)
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
             if history is not None:
                 history.append([*parts])
@@ -412,13 +418,13 @@ class BytePairs:
         return parts
 
     def merges(self, text: str) -> list[list[list[str]]]:
-        """Each word of a text on its way: its characters, then its parts after each merge."""
-        ways = []
+        """Return for each word of a text its characters, then its parts after each merge."""
+        histories = []
         for word in self._words_of([text])[0]:
-            way = [list(f"{WORD_START}{word}")]
-            self.merge(f"{WORD_START}{word}", history=way)
-            ways.append(way)
-        return ways
+            history = [list(f"{WORD_START}{word}")]
+            self.merge(f"{WORD_START}{word}", history=history)
+            histories.append(history)
+        return histories
 
     def _spell(self, parts: list[str]) -> list[int]:
         ids: list[int] = []
@@ -434,25 +440,18 @@ class BytePairs:
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode(list(ids)))
 
-    def to_bytes(self) -> bytes:
-        return self._model
-
 
 class Characters(BytePairs):
-    """Byte-pair encoding before its first merge.
-
-    Each character is a piece, and so is the space before a word.
-    """
+    """Byte-pair encoding without merges: each character and each space is a piece."""
 
     model_type = "char"
 
 
-class Words:
+class Words(Segmenter):
     """The most frequent words and punctuation marks; any other is `<unk>`.
 
-    A word is a run of anything but space and punctuation, and each punctuation mark stands alone.
-    The space in front belongs to the piece, as in SentencePiece, so that joining the pieces gives
-    the text back.
+    A word is a run of anything but spaces and punctuation; each punctuation mark is its own piece.
+    The space before it belongs to a piece, as in SentencePiece, so joined pieces give the text.
 
     >>> Words.learn(["Ja, ja!"], TextConfig()).vocabulary.pieces[4:]
     ('▁Ja', ',', '▁ja', '!')
@@ -461,12 +460,12 @@ class Words:
     suffix = "json"
 
     def __init__(self, model: bytes):
-        self._model = model
+        super().__init__(model)
         try:
             stored = parse_json(model)
             rule = str(stored["normalisation"])
             pieces = tuple(map(str, stored["pieces"]))
-            self._normaliser = sentencepiece.SentencePieceNormalizer(rule_name=rule)
+            self._normalizer = sentencepiece.SentencePieceNormalizer(rule_name=rule)
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
             raise BundleError(f"the list of words cannot be read ({error}).") from None
         if pieces[: len(SPECIAL)] != SPECIAL:
@@ -474,22 +473,17 @@ class Words:
         self.vocabulary = Vocabulary(pieces)
 
     @classmethod
-    def learn(
-        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
-    ) -> "Words":
-        return cls.learn_from_words(count_words(sentences, settings.normalization), settings, tags)
-
-    @classmethod
     def learn_from_words(
         cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
-    ) -> "Words":
-        """The words and punctuation marks that occur most often, as many as there is room for."""
+    ) -> Self:
+        """Take the most frequent words and punctuation marks that fit into the vocabulary."""
         room = settings.vocab_size - len(SPECIAL) - len(tags)
         if room < 1:
             raise ConfigError(
-                f"text.vocab_size={settings.vocab_size} is too small: no word has room beside "
-                f"{', '.join(SPECIAL)}."
+                f"text.vocab_size={settings.vocab_size} is too small: {', '.join(SPECIAL)} and "
+                "language tags leave no room for words."
             )
+        # A word between spaces may contain punctuation, which becomes pieces of its own.
         counts = Counter[str]()
         for word, occurrences in words.items():
             for piece in _words_and_marks(word):
@@ -502,22 +496,17 @@ class Words:
         )
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        # `normalize` is SentencePiece's, so all tokenizers see the same characters.
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
         return [
-            [ids.get(piece, unk) for piece in _words_and_marks(self._normaliser.normalize(text))]
+            [ids.get(piece, unk) for piece in _words_and_marks(self._normalizer.normalize(text))]
             for text in texts
         ]
-
-    def encode_flat(self, texts: Sequence[str]) -> Flat:
-        return Flat.of(self.encode(texts))
 
     def decode(self, ids: Sequence[int]) -> str:
         unk, pieces = self.vocabulary.unk, self.vocabulary.pieces
         joined = "".join(f"{WORD_START}{pieces[unk]}" if i == unk else pieces[i] for i in ids)
         return joined.replace(WORD_START, " ").strip()
-
-    def to_bytes(self) -> bytes:
-        return self._model
 
 
 def _words_and_marks(text: str) -> Iterator[str]:
@@ -525,30 +514,26 @@ def _words_and_marks(text: str) -> Iterator[str]:
         yield from _WORDS_AND_MARKS.findall(WORD_START + between_spaces)
 
 
-class MarianPieces:
-    """SentencePiece with a vocabulary from elsewhere, as the models of other systems have it.
+class MarianPieces(Segmenter):
+    """SentencePiece with a separate vocabulary, as in models of other systems.
 
-    `start` is the piece that the decoder is given first. `barred` are pieces that no translation
-    holds, such as the names of languages.
+    `start` is the first input of the decoder. `barred` are pieces that no translation may contain,
+    such as language tags.
     """
 
     suffix = "spm"
 
     def __init__(
-        self,
-        model: bytes,
-        pieces: Sequence[str],
-        start: str = "<pad>",
-        barred: Sequence[str] = (),
+        self, model: bytes, pieces: Sequence[str], start: str = "<pad>", barred: Sequence[str] = ()
     ):
-        self._model = model
+        super().__init__(model)
         self._processor = _processor(model)
         _pieces(self._processor)
         ids = {piece: number for number, piece in enumerate(pieces)}
         try:
             unk, eos, bos = ids["<unk>"], ids["</s>"], ids[start]
-            # What fills up a batch must not occur in a text. OpenNMT's vocabularies call it
-            # <blank>; some have none, and there the start serves, which is never said either.
+            # Padding must not occur in text. OpenNMT's vocabularies call it <blank>. If a
+            # vocabulary has no such piece, use the start piece, which is never predicted either.
             pad = next(ids[name] for name in ("<pad>", "<blank>", start) if name in ids)
         except KeyError as error:
             raise BundleError(f"the vocabulary has no piece {error}.") from None
@@ -557,14 +542,12 @@ class MarianPieces:
         )
 
     @classmethod
-    def learn(
-        cls, sentences: Iterable[str], settings: TextConfig, tags: Sequence[str] = ()
-    ) -> "MarianPieces":
+    def learn_from_words(
+        cls, words: Mapping[str, int], settings: TextConfig, tags: Sequence[str] = ()
+    ) -> Self:
         raise ConfigError(
             "text.tokenizer=marian comes with converted models and cannot be learned: use bpe."
         )
-
-    learn_from_words = learn
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         ids, unk = self.vocabulary.ids, self.vocabulary.unk
@@ -573,25 +556,19 @@ class MarianPieces:
             for pieces in self._processor.encode(list(texts), out_type=str)
         ]
 
-    def encode_flat(self, texts: Sequence[str]) -> Flat:
-        return Flat.of(self.encode(texts))
-
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._processor.decode_pieces([self.vocabulary.pieces[i] for i in ids]))
-
-    def to_bytes(self) -> bytes:
-        return self._model
 
 
 @cache
 def _draws() -> list[float]:
-    """The same numbers for everybody, between 0 and 1; made when they are first needed."""
-    drawn: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
-    return drawn
+    """Return random numbers between 0 and 1, the same in every process."""
+    draws: list[float] = np.random.Generator(np.random.Philox(0)).random(2**16).tolist()
+    return draws
 
 
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    """SentencePiece with a model from a file that anybody may have written."""
+    """Load a SentencePiece model from a file that may come from a stranger."""
     processor = sentencepiece.SentencePieceProcessor()
     try:
         longest = max(map(len, _replacements(model)), default=0)
@@ -600,13 +577,13 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
         raise BundleError(f"the SentencePiece model cannot be read ({error}).") from None
     if longest > _LONGEST_REPLACEMENT:
         raise BundleError(
-            f"the SentencePiece model has a rule that replaces a few bytes by {longest:,}."
+            f"the SentencePiece model has a normalization rule that expands to {longest:,} bytes."
         )
     return processor
 
 
 def pieces_of_model(model: bytes) -> tuple[str, ...]:
-    """The pieces of a SentencePiece model in the order of their ids."""
+    """Return the pieces of a SentencePiece model in the order of their ids."""
     return _pieces(_processor(model))
 
 
@@ -623,13 +600,14 @@ def _pieces(processor: sentencepiece.SentencePieceProcessor) -> tuple[str, ...]:
 
 
 def _replacements(model: bytes) -> Iterator[bytes]:
-    """What a model's rules of normalisation put in the place of other text.
+    """Yield the replacement texts of a model's normalization rules.
 
-    In `sentencepiece_model.proto` a ModelProto has a NormalizerSpec for text that comes in (field
-    3) and one for text that goes out (field 5). Field 2 of these is `precompiled_charsmap`: the
-    size of a search tree, the tree, and the replacements, each with a NUL behind it.
+    In `sentencepiece_model.proto`, a ModelProto has a NormalizerSpec for input (field 3) and one
+    for output (field 5). Field 2 of both is `precompiled_charsmap`: the size of a search tree, the
+    tree, and the replacements, each terminated by a NUL.
     """
-    # The pieces come first: tens of thousands of messages (field 1), most of a few bytes.
+    # The pieces come first (field 1): tens of thousands of messages, most of a few bytes. Skip them
+    # without parsing.
     place = 0
     while place + 1 < len(model) and model[place] == 0x0A and model[place + 1] < 0x80:
         place += 2 + model[place + 1]
@@ -640,6 +618,6 @@ def _replacements(model: bytes) -> Iterator[bytes]:
                 yield from packed[4 + tree :].split(b"\0")
 
 
-SEGMENTERS: dict[str, type[BytePairs] | type[Words] | type[MarianPieces]] = {
+SEGMENTERS: dict[str, type[Segmenter]] = {
     "bpe": BytePairs, "word": Words, "character": Characters, "marian": MarianPieces,
 }  # fmt: skip

@@ -1,13 +1,13 @@
-r"""What must not change in a text: addresses, versions, placeholders, file names, and so on.
+r"""Find what must not change in a translation: addresses, versions, placeholders, file names, ...
 
     >>> [text[a:b] for text in ["Send %s to ada@example.org."] for a, b in verbatim_spans(text)]
     ['%s', 'ada@example.org']
 
-The patterns are tried in order at each place. A wrong guess costs little: what looks like a file
-name and is a word stays untranslated. A miss may cost a broken program. Whatever can be long has a
-bound or gives nothing back (`*+`): else a hostile text would take quadratic time.
+At each position, the patterns are tried in order. A false match costs little: a word that looks
+like a file name stays untranslated. A missed match may break a program. Repetitions are bounded or
+possessive (`*+`), because a hostile text would otherwise take quadratic time.
 
-While a model translates, a word stands in for each of these that it would lose.
+If a model would lose such a span, it translates the text with a placeholder in its place.
 """
 
 import re
@@ -28,7 +28,7 @@ _ENDINGS = (
     "|sql|srt|svg|swift|tar|tex|tgz|tif|tiff|toml|ts|tsv|tsx|ttf|txt|vtt|wav|webm|webp|woff|woff2"
     "|xhtml|xlf|xliff|xls|xlsx|xml|xsd|xz|yaml|yml|zip"
 )
-# Where an address touches what stands before it ("snake_casehttps://…"), its beginning is its own.
+# An address may follow a word without a space ("snake_casehttps://…"); the word is not part of it.
 PATTERNS = {
     "url": r"(?:https?|ftp|file|sftp|ssh|git|wss?)://[^\s<>\"'`{}|\\^\[\]]*[\w/#=&+~-]"
     r"|(?:mailto|tel|urn|doi|data):[^\s<>\"'`]*\w"
@@ -37,7 +37,7 @@ PATTERNS = {
     r"(?![\w@]|://)",
     "template": r"\$t\([^()]{0,200}\)|\{\{\{?[^{}]{0,200}\}\}\}?|[$%#]\{[^{}]{0,200}\}"
     r"|<%.{0,200}?%>|\{%.{0,200}?%\}|\[\[[\w.:-]{1,99}\]\]"
-    r"|\[X\d{1,9}X\]",  # what Weblate puts in the place of markup
+    r"|\[X\d{1,9}X\]",  # Weblate's placeholder for markup
     "brace": r"\{[\w.:!\[\]$@#-]{0,200}\}",
     "percent": rf"%%|(?<!\d)(?<!\d[ \u00a0\u202f]){_CONVERSION}|{_CONVERSION}(?![A-Za-z])"
     r"|%[A-Z][A-Z0-9_]*+%",
@@ -49,17 +49,17 @@ PATTERNS = {
     r"|(?<![\w:])::1(?![\w:])",
     "ipv4": r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?(?![\w.]*\d)",
     "isbn": r"\b(?:ISBN(?:-1[03])?:? ?(?:97[89][- ]?)?|97[89][- ]?)(?:\d[- ]?){9}[\dX]\b",
-    # three digits or more
+    # At least three digits
     "phone": r"(?<![\w+/.,])\+(?=\d(?:\)?[ \u00a0/.-]?\(?\d){2})\d{1,3}+"
     r"(?:[ \u00a0/.-]?\(?\d{1,5}+\)?){0,6}(?!\w|[.,]\d)"
-    # 05/11/2020 is a date
+    # Not 05/11/2020, which is a date
     r"|(?<![\w+/.,:-])(?<!\d[ \u00a0])(?!\d\d[/-]\d\d[/-]\d{2,4}(?![\d/-]))\(?0\d{1,4}\)?"
     r"[ \u00a0/-]\d{2,8}(?:[ \u00a0/-]\d{2,8}){0,4}(?!\w|[.,:]\d)",
-    # neither 14.02.2022, which is a date, nor 3.450.000
+    # Neither 14.02.2022, which is a date, nor 3.450.000
     "version": r"(?<![\w.])(?!\d{1,2}\.\d{1,2}\.\d{4}(?![\w.]*\w))"
     r"(?!\d{1,3}(?:\.\d{3})++(?![\w.]*\w))(?:[vV]\d++(?:\.\d++)*+|\d++(?:\.\d++){2,}+)"
     r"(?:[-+.]?(?:alpha|beta|rc|dev|post|a|b)\.?\d*)?(?:[-+][\w.]{0,99}\w)?(?!\w|\.\d)",
-    # without a word near its beginning it would be looked through again from each of its slashes
+    # Without a word near its start, it would be scanned again from each of its slashes.
     "path": r"(?<![\w/.~])(?!/\w{1,9}://)(?:[A-Za-z]:\\|~/|\.{1,2}/|/)(?=[.+@%\\/-]{0,255}\w)"
     r"(?:[\w.+@%-]++[\\/])*[\w.+@%-]{0,255}\w"
     r"(?:/(?!\w))?",
@@ -70,12 +70,13 @@ PATTERNS = {
     "handle": r"(?<![\w@])@[A-Za-z]\w{1,38}\b|(?<![\w&])#[A-Za-z]\w{1,99}\b",
     "hash": r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b0x[0-9A-Fa-f]++\b",
 }
-# A number in groups is one to call if a word before it says so.
+# Groups of digits are a phone number if a word before them says so.
 _CALLED = re.compile(
     r"(?i:phone|tel[eé]f|tél\.|téléphone|rufnummer|\btel\b)[^\d\n@/]{1,40}?"
     r"(?P<number>\d{2,4}(?:[ \u00a0/-]\d{2,4}){2,4})(?!\w|[.,:]\d)"
 )
-# Each of them needs one of these. Most lines have none, and this tells so ten times as fast.
+# Each pattern needs one of these characters. Most lines have no such character, and this check is
+# ten times as fast as the patterns.
 _SIGN = re.compile(r"[@/\\{\[<%$#`_]|:\S|--|\.\w|\(\)|-\w{2}(?:\w\w)?-")
 _DIGIT = re.compile(r"\d")
 _SIGN_WITH_DIGIT = re.compile(r"\d[a-f]|[a-fvV]\d|\d[ \u00a0-]\d|\b0\d|\+\d|0x|97[89]\d|ISBN")
@@ -83,13 +84,14 @@ _SIGN_WITH_DIGIT = re.compile(r"\d[a-f]|[a-fvV]\d|\d[ \u00a0-]\d|\b0\d|\+\d|0x|9
 
 @cache
 def _any() -> re.Pattern[str]:
-    """Compiled for the first text that has a sign of them: most have none."""
+    """Compile all patterns as one, when the first text needs them."""
     return re.compile("|".join(PATTERNS.values()))
 
 
-@lru_cache(maxsize=256)  # each promise asks about the same source
+# Cached: several steps of the pipeline need the spans of the same source.
+@lru_cache(maxsize=256)
 def verbatim_spans(text: str) -> tuple[tuple[int, int], ...]:
-    """From where to where something stands that must not change, in order."""
+    """Return start and end of each span that must not change, in order."""
     if not _has_sign(text):
         return ()
     spans = [match.span() for match in _any().finditer(text)]
@@ -97,7 +99,9 @@ def verbatim_spans(text: str) -> tuple[tuple[int, int], ...]:
     called = []
     for match in _CALLED.finditer(text):
         start, end = match.span("number")
-        after = bisect_right(ends, start)  # the first that ends behind its beginning
+        # Skip a number that overlaps another span: compare it with the first that ends after its
+        # start.
+        after = bisect_right(ends, start)
         if after == len(spans) or end <= spans[after][0]:
             called.append((start, end))
     return tuple(sorted(spans + called))
@@ -108,13 +112,14 @@ def _has_sign(text: str) -> bool:
 
 
 _WORD = re.compile(r"[^\W\d_]+")
-_COPIED_WORDS, _SMALL_WORDS = 3, 2  # fewer may be a name, or the same in both languages
+# Fewer words, or fewer words in lower case, may be a name or the same in both languages.
+_COPIED_WORDS, _SMALL_WORDS = 3, 2
 
 
 def reason_for_doubt(source: str, translation: str) -> str:
-    """What is wrong with a translation at first sight: it is empty, or the source again.
+    """Return an obvious problem of a translation: it is empty, or a copy of the source.
 
-    Names, addresses and single words may stay as they are.
+    Names, addresses and single words may be equal in both languages.
 
     >>> reason_for_doubt("Open the file.", "open the file"), reason_for_doubt("Ja.", " ")
     ('the translation is the source again', 'the translation is empty')
@@ -134,12 +139,12 @@ def reason_for_doubt(source: str, translation: str) -> str:
     return "the translation is the source again" if copied else ""
 
 
+# Returns the placeholder of a number, counted from 0
 StandIns = Callable[[int], str]
-"""The stand-in of a number, counted from 0."""
 
 
 def names(number: int) -> str:
-    """Like the name of a thing: models copy it, and take it neither for a time nor for a count.
+    """Return a placeholder that looks like a name: models copy it, unlike a time or a number.
 
     >>> names(0), names(1)
     ('X47', 'X60')
@@ -148,7 +153,8 @@ def names(number: int) -> str:
 
 
 def numbers(number: int) -> str:
+    """Return a placeholder that is a number, for models that translate names."""
     return str(4817 + 137 * number)
 
 
-STAND_INS: tuple[StandIns, ...] = (names, numbers)  # in the order in which they are tried
+STAND_INS: tuple[StandIns, ...] = (names, numbers)  # tried in this order

@@ -1,7 +1,4 @@
-"""A vocabulary as plain data: the pieces of one side in the order of their ids.
-
-It also says which ids are special.
-"""
+"""A vocabulary: the pieces of one side in the order of their ids, and the special ids."""
 
 import re
 from dataclasses import dataclass
@@ -9,10 +6,10 @@ from functools import cached_property
 
 from dragoman.errors import BundleError
 
-# A control character anywhere in a piece, or a byte of SentencePiece's that is one.
+# A control character anywhere in a piece, or spelled as a byte
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]|^<0x([01][0-9A-F]|7F)>$")
 _TAG = re.compile(r">>.*<<", re.DOTALL)
-_PERHAPS = ("<0x", ">>")  # what begins so, or cannot be printed, may be one of these
+_PERHAPS = ("<0x", ">>")  # prefixes of pieces that may match one of the patterns
 
 
 @dataclass(frozen=True)
@@ -22,13 +19,13 @@ class Vocabulary:
     unk: int = 1
     bos: int = 2
     eos: int = 3
-    barred: tuple[int, ...] = ()  # further ids that no translation holds
+    barred: tuple[int, ...] = ()  # further ids that no translation may contain
 
     def __post_init__(self) -> None:
         for name in ("pad", "unk", "bos", "eos"):
             if not 0 <= getattr(self, name) < len(self.pieces):
                 raise BundleError(
-                    f"the vocabulary of {len(self.pieces)} pieces has none for {name}."
+                    f"the vocabulary of {len(self.pieces)} pieces has no valid id for {name}."
                 )
 
     def __len__(self) -> int:
@@ -36,19 +33,19 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Piece to id."""
+        """The id of each piece."""
         return {piece: number for number, piece in enumerate(self.pieces)}
 
     @cached_property
     def never(self) -> tuple[int, ...]:
-        """Ids that no translation holds.
+        """Ids that no translation may contain.
 
-        These are special ones, language tags, and what would break a line or a terminal.
+        These are special pieces, language tags, and characters that break a line or a terminal.
         """
         pieces = [
             i
             for piece, i in self.ids.items()
-            # nearly all pieces are ordinary text, which this sees sooner than a pattern
+            # Fast path: nearly all pieces are ordinary text.
             if (piece.startswith(_PERHAPS) or not piece.isprintable())
             and (_CONTROL.search(piece) or _TAG.fullmatch(piece))
         ]
@@ -57,7 +54,7 @@ class Vocabulary:
 
 
 def language_tag(language: str) -> str:
-    """The piece that tells a multilingual model its target language, the first of the source.
+    """Return the tag of a target language, the first piece of a multilingual model's source.
 
     >>> language_tag("de")
     '>>de<<'

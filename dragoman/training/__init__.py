@@ -1,1 +1,1 @@
-"""From prepared data to weights."""
+"""Training: turn prepared data into weights."""

@@ -1,14 +1,14 @@
-"""Adapting a trained model to a few pairs of its user's own, on a CPU, in minutes.
+"""Adapt a trained model to a few pairs of a user's own, on a CPU, in minutes.
 
-Only thin matrices beside those of some layers are learned (`adapter`); the model itself stays as it
-is, in int8 too. Beside the pairs stands replay (`replay`): sentences from elsewhere with the
-model's own translations of them. On these, the adapted model must predict each next piece with the
-probabilities that the model gave before, so that it goes on saying what it said.
+Only low-rank factors are trained (`lora`); the weights themselves do not change, so int8 models can
+be adapted too. They are also trained on replay (`replay`): other sentences with the original
+model's translations. On these, the adapted model must predict the same probabilities as the
+original one, so that it does not forget how to translate other text.
 
-A part of the pairs is held out. Training stops when their negative log-likelihood no longer falls
-or when the time is up, and the best state is kept. If the probabilities of other sentences'
-translations are far from what they were, the adapter is made weaker. Then a gate is learned, which
-tells the user's sentences from others (`gate`): the adapter is for the former alone.
+Some pairs are held out. Training stops when their negative log-likelihood no longer falls or when
+the time is up, and the best factors are kept. If the predictions on unseen replay diverge too much,
+the adapter is weakened. Finally a gate is trained (`train_gate`). It recognizes sentences like the
+user's: only these are translated with the adapter.
 """
 
 from collections.abc import Sequence
@@ -30,49 +30,53 @@ from dragoman.training.replay import greedy, outside_sentences, replayed_pairs
 from dragoman.training.time_budget import Clock, now
 from dragoman.training.train_gate import fit_gate
 
-HELD_OUT = 200  # at most, of pairs and of replay
-# The time is shared out: so many parts of replay, so many sentences that are scored at once, until
-# this share of the time, and how much longer that takes with an adapter, whose graphs are built.
-PARTS = 30
-AT_ONCE = 25
-SCORING_SHARE = 0.35
-AFTERWARDS = 1.5
-LOOKS_OF_WEAKENING = 6  # at unseen replay
+HELD_OUT = 200  # largest number of pairs held out, of the user's and of replay
+# The clock is checked between parts, so a part must be small: replay is made in this many parts,
+# and this many sentences are scored at a time.
+REPLAY_PARTS = 30
+SCORED_AT_ONCE = 25
+SCORING_SHARE = 0.35  # share of the time after which the first scoring stops
+# Scoring with an adapter takes longer than scoring without: its graphs are new.
+SCORING_AGAIN = 1.5
+WEAKENING_EVALUATIONS = 6  # bisection takes at most four of them
 Pair = tuple[str, str]
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class _Test:
-    """Pairs that nothing was learned from."""
+    """A set of held-out pairs to score translations on."""
 
-    where: str
+    name: str
     pairs: Sequence[Pair]
     request: Request
 
-    def run(self, translator: Translator, clock: Clock, say: Say, share: float = 1.0) -> list[str]:
-        """Translations of the sources, of fewer if this share of the time ends before."""
+    def translate(
+        self, translator: Translator, clock: Clock, say: Say, share: float = 1.0
+    ) -> list[str]:
+        """Translate the sources; stop early when this share of the time is over."""
         texts: list[str] = []
         sources = [source for source, _ in self.pairs]
-        for first in range(0, len(sources), AT_ONCE):
+        for first in range(0, len(sources), SCORED_AT_ONCE):
             if first and clock.is_past(share):
                 break
-            texts += translator(sources[first : first + AT_ONCE], self.request)
+            texts += translator(sources[first : first + SCORED_AT_ONCE], self.request)
             if clock.line_is_due():
-                say(f"{self.where}: {len(texts)} of {len(sources)} sentences translated")
+                say(f"{self.name}: {len(texts)} of {len(sources)} sentences translated")
         return texts
 
     def gain(self, before: list[str], after: list[str]) -> "Gain":
+        """Score both lists on the sentences that both contain."""
         scored = min(len(before), len(after))
         references = [target for _, target in self.pairs[:scored]]
         scores = [bleu(texts[:scored], references) for texts in (before, after)]
-        return Gain(self.where, scored, *scores)
+        return Gain(self.name, scored, *scores)
 
 
 class Gain(NamedTuple):
-    """BLEU on held-out sentences before and after."""
+    """BLEU on held-out sentences, before and after adapting."""
 
-    where: str
+    test: str
     sentences: int
     before: float
     after: float
@@ -80,7 +84,7 @@ class Gain(NamedTuple):
     def __str__(self) -> str:
         change = self.after - self.before
         return (
-            f"{self.where} ({self.sentences} sentences): BLEU {self.before:.1f} → {self.after:.1f} "
+            f"{self.test} ({self.sentences} sentences): BLEU {self.before:.1f} → {self.after:.1f} "
             f"({change:+.1f})"
         )
 
@@ -98,72 +102,77 @@ def adapt(
     source: str = "",
     target: str = "",
     general: Sequence[Pair] = (),
-    recipe: LoraConfig = LoraConfig(),
+    config: LoraConfig = LoraConfig(),
     say: Say = lambda line: None,
     clock: Clock | None = None,
 ) -> Adapted:
-    """An adapter for a bundle. `general`: sentences from outside the domain, with translations or
-    empty texts in their place. `clock`: of the recipe's minutes, where they have begun already."""
-    clock = clock or Clock(60 * recipe.minutes)
+    """Train an adapter for a bundle.
+
+    `general` are sentences outside the domain with their translations, which may be empty. `clock`
+    counts the minutes of `config` if they have already begun.
+    """
+    clock = clock or Clock(60 * config.minutes)
     target = target or bundle.codec.languages.default_target(source)
-    train, valid = _parts(pairs, recipe)
+    train, valid = _split(pairs, config)
     translator = Translator(make_engine(bundle, "cpu", "auto"), bundle.codec, bundle.config)
-    if clock.is_past(recipe.replay_share):
-        raise recipe.too_little(clock.passed / recipe.replay_share)  # most of it was loading
+    if clock.is_past(config.replay_share):  # loading the model took that long
+        raise config.too_little(clock.passed / config.replay_share)
     request = Request(to=target, source_language=source)
-    known = [pair for pair in general if pair[1].strip()]
-    known = known[: min(HELD_OUT, len(known) // 2)]  # held out too, to be scored
-    outside = [s for s, t in general if (s, t) not in known]
+    # Half of the translated sentences outside the domain are held out, the rest is replayed.
+    translated = [pair for pair in general if pair[1].strip()]
+    translated = translated[: min(HELD_OUT, len(translated) // 2)]
+    outside = [s for s, t in general if (s, t) not in translated]
     say(f"{len(train):,} pairs, {len(valid)} held out")
-    replayed = _replay(translator, outside, request, recipe, clock, say)
-    say(f"{len(replayed):,} sentences are replayed")
-    frame = PairEncoder(bundle.codec, source, target, _longest(bundle))
-    examples = frame(train)
+    replay = _replay(translator, outside, request, config, clock, say)
+    say(f"{len(replay):,} sentences are replayed")
+    encode = PairEncoder(bundle.codec, source, target, _longest(bundle))
+    examples = encode(train)
     if not examples:
         raise CorpusError("every pair is longer than the model takes.")
-    watched = replayed[: min(HELD_OUT, -(-len(replayed) // 10))]
-    held_out, others, unseen = map(frame, (valid, replayed[len(watched) :], watched))
+    unseen = replay[: min(HELD_OUT, -(-len(replay) // 10))]
+    held_out, others, unseen_others = map(encode, (valid, replay[len(unseen) :], unseen))
     tests = [_Test("in the domain", valid, request)]
-    if known:
-        tests.append(_Test("outside", known, request))
-    elif watched:
-        # replay was made by greedy search, so that is how it is compared
-        where = "outside, against what it said before"
-        tests.append(_Test(where, watched, greedy(translator, request)))
+    if translated:
+        tests.append(_Test("outside", translated, request))
+    elif unseen:
+        # Greedy search made the replay, so use it here as well.
+        name = "outside, compared with the original model"
+        tests.append(_Test(name, unseen, greedy(translator, request)))
     started = now()
-    before = [test.run(translator, clock, say, SCORING_SHARE) for test in tests]
-    clock.reserve(AFTERWARDS * (now() - started))
-    learner = LoraTrainer(bundle, recipe)
-    say("looking at the held-out pairs")
-    looks = 1 + LOOKS_OF_WEAKENING * len(unseen) / max(1, len(held_out))
-    steps = learner.learn(examples, others, held_out, clock, say, looks)
-    strength = learner.weaken(unseen, say)
+    before = [test.translate(translator, clock, say, SCORING_SHARE) for test in tests]
+    clock.reserve(SCORING_AGAIN * (now() - started))
+    trainer = LoraTrainer(bundle, config)
+    say("evaluating the held-out pairs")
+    evaluations = 1 + WEAKENING_EVALUATIONS * len(unseen_others) / max(1, len(held_out))
+    steps = trainer.train(examples, others, held_out, clock, say, evaluations)
+    strength = trainer.weaken(unseen_others, say)
     if strength < 1:
         say(f"the adapter is added at {strength:.0%} of its strength")
-    adapter = learner.adapter()
-    own, not_learned, strange = map(_sources, (examples, held_out, others))
-    gate = fit_gate(bundle, own, not_learned, strange, (source, target))
+    adapter = trainer.adapter()
+    gate = fit_gate(
+        bundle, _sources(examples), _sources(held_out), _sources(others), (source, target)
+    )
     if gate is not None:
         adapter[GATE] = gate.votes
-        yours, not_yours = (sum(map(gate, _sources(some))) for some in (held_out, unseen))
+        inside, passing = (sum(map(gate, _sources(part))) for part in (held_out, unseen_others))
         say(
-            f"the adapter is for sentences like yours: {yours} of {len(held_out)} held-out ones, "
-            f"{not_yours} of {len(unseen)} others"
+            f"the adapter translates {inside} of {len(held_out)} held-out sentences, and {passing} "
+            f"of {len(unseen_others)} others"
         )
     engine = make_engine(replace(bundle, adapter=adapter), "cpu", "auto")
-    changed = Translator(engine, bundle.codec, bundle.config)
-    after = [test.run(changed, clock, say) for test in tests]
+    adapted = Translator(engine, bundle.codec, bundle.config)
+    after = [test.translate(adapted, clock, say) for test in tests]
     gains = [test.gain(*texts) for test, *texts in zip(tests, before, after, strict=True)]
     return Adapted(adapter, gains, steps)
 
 
-def _parts(pairs: Sequence[Pair], recipe: LoraConfig) -> tuple[list[Pair], list[Pair]]:
-    """Pairs to learn from, and pairs that are held out."""
+def _split(pairs: Sequence[Pair], config: LoraConfig) -> tuple[list[Pair], list[Pair]]:
+    """Return pairs to train on, and pairs that are held out."""
     pairs = list(dict.fromkeys((s.strip(), t.strip()) for s, t in pairs if s.strip() and t.strip()))
     if len(pairs) < 10:
         raise CorpusError(f"there are {len(pairs)} different pairs: adapting takes at least 10.")
-    mixed = _mixed(pairs, recipe.seed, 0)
-    held = min(HELD_OUT, max(min(20, len(pairs) // 5), int(recipe.held_out * len(pairs))))
+    mixed = _mixed(pairs, config.seed, 0)
+    held = min(HELD_OUT, max(min(20, len(pairs) // 5), int(config.held_out * len(pairs))))
     return mixed[held:], mixed[:held]
 
 
@@ -171,21 +180,24 @@ def _replay(
     translator: Translator,
     sentences: Sequence[str],
     request: Request,
-    recipe: LoraConfig,
+    config: LoraConfig,
     clock: Clock,
     say: Say,
 ) -> list[Pair]:
-    """Sentences from outside the domain, all kinds mixed, and the model's own translations; as many
-    as there is time for."""
-    numbers = recipe.everyday, recipe.made_up
+    """Return sentences outside the domain with the model's own translations, as many as there is
+    time for.
+    """
+    numbers = config.everyday, config.made_up
     pairs: list[Pair] = []
-    for texts in outside_sentences(translator, sentences, request, *numbers, recipe.seed, PARTS):
+    for texts in outside_sentences(
+        translator, sentences, request, *numbers, config.seed, REPLAY_PARTS
+    ):
         pairs += replayed_pairs(translator, texts, request)
-        if clock.is_past(recipe.replay_share):
+        if clock.is_past(config.replay_share):
             break
         if clock.line_is_due():
             say(f"{len(pairs):,} sentences to be replayed")
-    return _mixed(list(dict.fromkeys(pairs)), recipe.seed, 3)
+    return _mixed(list(dict.fromkeys(pairs)), config.seed, 3)
 
 
 def _mixed(items: Sequence[Item], seed: int, stream: int) -> list[Item]:
@@ -197,6 +209,7 @@ def _sources(examples: Sequence[Example]) -> list[list[int]]:
 
 
 def _longest(bundle: Bundle) -> int:
+    """Return the largest number of pieces in a sentence that the model can be trained on."""
     limit = bundle.config.data.max_length
     positions = bundle.config.model.positions
     return min(limit, positions.max_length - 1) if positions.kind == "learned" else limit

@@ -91,6 +91,7 @@ class Checkpoints:
                 write_durably(aside / _OPTIMISER, safetensors.torch.save(_on_cpu(moments)))
                 write_durably(aside / _PROGRESS, json.dumps(progress.to_json(), indent=2).encode())
                 sync_folder(aside)
+                # A run that resumes from an older checkpoint reaches this step again.
                 if final.exists():
                     _discard(final)
                 aside.rename(final)
@@ -103,6 +104,7 @@ class Checkpoints:
     def newest(self) -> Progress | None:
         """Return the progress of the newest resumable checkpoint, or None before the first."""
         steps = self.steps()
+        # Old checkpoints have lost their moments; only the newest two can be resumed.
         whole = [step for step in steps if (self._path(step) / _OPTIMISER).exists()]
         if steps and not whole:
             raise RunError(f"{self.folder}: no checkpoint can be resumed: start in another folder.")
@@ -121,11 +123,14 @@ class Checkpoints:
         total: dict[str, Tensor] = {}
         for step in steps:
             for name, tensor in self.weights(step).items():
+                # Sum in double precision: the weights of neighboring checkpoints differ little.
                 total[name] = tensor.double() + total[name] if name in total else tensor.double()
         return {name: (tensor / len(steps)).float() for name, tensor in total.items()}, steps
 
     def _prune(self, progress: Progress) -> None:
         """Keep the averaging window, the best checkpoint, and two that can be resumed."""
+        # Two, because the newest may turn out to be unreadable. Adam's moments are twice as large
+        # as the weights, so the other checkpoints lose them.
         steps = self.steps()
         window = self._regular()[-self._window :]
         for step in steps[:-2]:
@@ -167,6 +172,7 @@ class Checkpoints:
 
 def _discard(path: Path) -> None:
     """Rename a checkpoint before deleting it, so that no half of one has a final name."""
+    # A rename is atomic, deleting a folder is not.
     away = path.with_name(path.name + ".removed")
     path.rename(away)
     shutil.rmtree(away)
@@ -195,8 +201,8 @@ def _set_moments(
             if key.partition("|")[0] == name
         }
         for key, value in mine.items():
-            # The optimizer chose type and device of its step counter; moments follow their
-            # parameter.
+            # Moments follow their parameter. A step counter is a scalar: a fused Adam wants it on
+            # the parameter's device, others on the CPU.
             if value.dim():
                 value = placed(value, parameter)
             elif _fused(optimizer):

@@ -11,22 +11,18 @@ from dragoman.data.batches import Batch
 from dragoman.model.build import Model, parameter_count
 
 _BYTES_PER_WEIGHT = 16  # float32 weight, gradient and Adam's two moments
+# The estimates below are rough, and other programs may need memory later.
 _SHARE_OF_FREE_MEMORY = 0.4
 
 
 def training_flops(model: Model, batch: Batch) -> float:
-    """Operations of forward and backward.
-
-    A multiply-add is two, and backward costs twice forward.
-    """
+    """Return the floating-point operations of the forward and backward passes on a batch."""
+    # A multiply-add is two operations, and the backward pass costs twice the forward pass.
     return 6.0 * model.multiplications(batch.source_lengths, batch.target_lengths)
 
 
 def matrix_ceiling(device: torch.device) -> float | None:
-    """Operations per second of a large bf16 product, measured.
-
-    None without a GPU, where that says little.
-    """
+    """Measure the operations per second of a large bf16 product; None on a CPU."""
     if device.type != "cuda":
         return None
     matrix = torch.randn(8192, 8192, dtype=torch.bfloat16, device=device)

@@ -71,6 +71,7 @@ class DistContext:
         """Gather the shares of all ranks, in the order before `shard`."""
         if self.size == 1:
             return share
+        # `shard` deals items out in turn, so item i is with rank i % size.
         shares: list[list[Any]] = [[] for _ in range(self.size)]
         dist.all_gather_object(shares, share)
         return [shares[i % self.size][i // self.size] for i in range(sum(map(len, shares)))]
@@ -94,6 +95,7 @@ class DistContext:
                 raise
             self._store.set(_AHEAD, "done")
             return
+        # Poll: a barrier would time out if rank 0 prepares a large corpus.
         while not self._store.check([_AHEAD]):
             time.sleep(0.1)
         if self._store.get(_AHEAD) != b"done":
@@ -112,6 +114,7 @@ class DistContext:
         layers: list[nn.Module] = (
             [*model.encoder, *model.decoder] if isinstance(model, Transformer) else []
         )
+        # Inner modules first: the outermost call shards the parameters that remain.
         for module in [*layers, model]:
             sharded = fully_shard(module, mesh=mesh)
             # The loss is already divided by the tokens of the whole step.
@@ -123,6 +126,7 @@ class DistContext:
 
     def exit_unless_first_failure(self) -> None:
         """Exit silently if another rank has already reported an error."""
+        # `add` is atomic, so exactly one rank gets a 1.
         if self._store is not None and self._store.add(_FAILURES, 1) > 1:
             raise SystemExit(1)
 
@@ -144,6 +148,7 @@ def dist_context(device: str) -> Iterator[DistContext]:
 
     The first rank that meets an error reports it; the others exit silently.
     """
+    # Without torchrun there is a single rank, and no process group.
     if not dist.is_torchelastic_launched():
         yield DistContext(pick_device(device))
         return
@@ -160,6 +165,7 @@ def dist_context(device: str) -> Iterator[DistContext]:
         ranks.exit_unless_first_failure()
         raise
     except RuntimeError as error:
+        # gloo raises plain RuntimeErrors when a connection breaks.
         if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
         ranks.exit_unless_first_failure()
@@ -192,10 +198,10 @@ def _own(device: torch.device) -> torch.device:
     if device.type != "cuda":
         return device
     local = environment_number("LOCAL_RANK", 0)
-    there = torch.cuda.device_count()
-    if local >= there:
+    gpus = torch.cuda.device_count()
+    if local >= gpus:
         raise ConfigError(
-            f"there are {there} GPUs for {local + 1} processes: lower torchrun's --nproc-per-node."
+            f"there are {gpus} GPUs for {local + 1} processes: lower torchrun's --nproc-per-node."
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)

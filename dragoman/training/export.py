@@ -46,6 +46,7 @@ def finish(trainer: Trainer, test: Sentences, folder: Path, console: Console) ->
 def write_interim_bundle(trainer: Trainer, folder: Path) -> None:
     """Write a bundle of the best weights so far, so that a run can be used before it ends."""
     progress = trainer.progress
+    # Only rank 0 writes files.
     if trainer.ranks.is_main:
         chosen = f"step {progress.step}"
         card = (
@@ -68,11 +69,13 @@ def write_final_bundle(
     config, progress, data = trained.config, trained.progress, trained.data
     scored_on = "test" if test.sources else "validation"
     sentences = test if test.sources else data.valid
+    # All ranks translate their share; only rank 0 writes the bundle.
     scores: tuple[Score, ...] = ()
     if sentences.sources:
         outputs = trained.validator.translate(sentences, config.decoding.beam_size)
         scores = tuple(score(outputs, [sentences.targets], ["BLEU", "chrF2"]))
     if trained.ranks.is_main:
+        # Inherited entries win: the license of the parent binds this model.
         card = _card(trained, chosen, scored_on, scores) | inherited_card(folder)
         write_bundle(folder, Bundle(config, data.codec, _arrays(trained.unsharded_model), card))
     trained.ranks.barrier()
@@ -86,14 +89,15 @@ def write_final_bundle(
         f"{progress.target_tokens:,} target tokens"
     )
     example = sentences.sources[0] if sentences.sources else data.train.source_text(0)
+    # A complete command line, quoted for a shell: the first thing to do with a new model.
     console.print(f"try: dragoman translate --model {folder} {_quoted(escaped(example))}")
     return scores
 
 
+# Averaging usually helps, but not if the last checkpoints are already past the best one.
 def _choose_weights(trainer: Trainer, console: Console) -> str:
-    """Load the average of the last checkpoints into the model, or the best checkpoint.
-
-    The average wins if it is at least as good.
+    """Load the average of the last checkpoints into the model, or the best checkpoint if that is
+    better; return a description of the choice.
     """
     progress = trainer.progress
     average, steps = trainer.checkpoints.average()
@@ -103,6 +107,7 @@ def _choose_weights(trainer: Trainer, console: Console) -> str:
         else f"step {steps[0]}"
     )
     set_weights(trainer.unsharded_model, average)
+    # With a single checkpoint that is also the best one, there is nothing to compare.
     if not progress.best_step or steps == [progress.best_step]:
         return named
     averaged = trainer.validator.bleu(trainer.data.valid)
@@ -128,6 +133,7 @@ def _card(
         "steps": progress.step,
         "target_tokens": progress.target_tokens,
         "flops": progress.flops,
+        # Without validation, all of the training counts.
         "flops_until_best": progress.best_flops or progress.flops,
         "training_seconds": round(progress.elapsed_s, 1),
         "scored_on": scored_on,

@@ -1,12 +1,11 @@
-"""A new language for a model that is there: further pieces, tags where they are needed, and old
-directions that stay.
+"""Extend a trained model by a language: new pieces, and language tags if they are needed.
 
-Pieces are learned from the new language alone. One is kept only if it leaves the cuts of the old
-languages' sentences as they are. It begins as the mean of the old pieces that it takes the place
-of. A model of a single target gets tags when a second one comes; until then its sources have none.
+New pieces are learned from text in the new language only. A piece is dropped if it would change how
+a sentence of the old languages is segmented. Its embedding starts as the mean of the old pieces
+that it replaces. A model with a single target language has no tags; it gets them with the second.
 
-Training is ordinary training from the extended model, on the new pairs and on replay: sentences of
-the old languages with the model's own translations.
+The extended model is then trained as usual, on the new pairs and on replay: sentences of the old
+languages with the model's own translations.
 """
 
 from collections.abc import Sequence
@@ -25,8 +24,8 @@ from dragoman.text.vocabulary import language_tag
 @dataclass(frozen=True)
 class Extension:
     bundle: Bundle
-    pieces: int  # that were added
-    tags: tuple[str, ...]
+    pieces: int  # number of new pieces
+    tags: tuple[str, ...]  # new tags
 
 
 def extend(
@@ -37,8 +36,11 @@ def extend(
     old: Sequence[str],
     size: int = 2000,
 ) -> Extension:
-    """The bundle with room for a language. `new`: the sides of the new pairs; `old`: sentences of
-    the old languages, whose cuts must not change; `size`: pieces to add at most."""
+    """Return a bundle with pieces and tags for a new language.
+
+    `new`: both sides of the new pairs. `old`: sentences of the old languages, whose segmentation
+    must not change. `size`: largest number of new pieces.
+    """
     codec, config = bundle.codec, bundle.config
     if not isinstance(codec.source_segmenter, BytePairs) or not codec.shared:
         raise ConfigError("extend takes models with one byte-pair vocabulary for both sides.")
@@ -55,6 +57,7 @@ def extend(
         tuple(dict.fromkeys((*known.targets, target))),
     )
     tags = [language_tag(code) for code in languages.targets] if languages.tagged else []
+    # A multilingual model already has the tags of its own targets.
     tags = [tag for tag in tags if tag not in codec.source.ids]
     segmenter = codec.source_segmenter
     pieces = _new_pieces(bundle, segmenter, [text for side in fresh for text in side], old, size)
@@ -67,8 +70,9 @@ def extend(
             config=config,
             weights=weights,
             card={"from": list(languages.sources), "to": list(languages.targets)},
+            # Learned for the old pieces
             shortlist=None,
-            adapter=None,  # it is in the weights
+            adapter=None,  # float_weights() contains it already
             ranges={},
             engine="auto",
         ),
@@ -80,7 +84,9 @@ def extend(
 def _new_pieces(
     bundle: Bundle, segmenter: BytePairs, texts: Sequence[str], old: Sequence[str], size: int
 ) -> list[str]:
-    """Pieces of the new texts that no old sentence would be cut into."""
+    """Learn pieces from the new texts that occur in no old sentence."""
+    # The vocabulary also gets 4 special pieces and 256 bytes, and some of its pieces (such as
+    # letters) will be known already: 200 more make up for these.
     settings = replace(bundle.config.text, vocab_size=size + 4 + 256 + 200)
     words = count_words(texts, settings.normalization)
     learned = type(segmenter).learn_from_words(words, settings).vocabulary.pieces
@@ -89,20 +95,19 @@ def _new_pieces(
         for piece in learned[4:]
         if piece not in segmenter.vocabulary.ids and not piece.startswith("<")
     ][:size]
-    tried = segmenter.extended(candidates)
+    # Segment the old sentences with all candidates: one that occurs would change them.
+    extended = segmenter.extended(candidates)
     first = len(segmenter.vocabulary)
-    harmful = {number for ids in tried.encode(list(old)) for number in ids if number >= first}
+    harmful = {number for ids in extended.encode(list(old)) for number in ids if number >= first}
     return [piece for i, piece in enumerate(candidates) if first + i not in harmful]
 
 
 def _longer_weights(
-    weights: dict[str, np.ndarray],
-    segmenter: BytePairs,
-    pieces: Sequence[str],
-    tags: Sequence[str],
+    weights: dict[str, np.ndarray], segmenter: BytePairs, pieces: Sequence[str], tags: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """New rows for embeddings and the output: of a piece the mean of what its text was cut into,
-    of a tag the mean of all."""
+    """Append rows to the embeddings and the output: for a piece, the mean of the old pieces that
+    spell it; for a tag, the mean of all rows.
+    """
     rows = [segmenter.ids_of_pieces(piece) for piece in pieces]
     longer = dict(weights)
     for name in (*OUTPUT_MATRICES, OUTPUT_BIAS):

@@ -89,7 +89,7 @@ class Gradients:
         return self._loss(*self.forward(repeat_batch(batch) if self._consistency else batch))
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return hidden states (N, D) and targets (N,) of the real positions alone.
+        """Return hidden states (N, D) and targets (N,) of the real positions.
 
         Padding is dropped before the output layer: with a large vocabulary, that is the largest
         product of all.
@@ -180,10 +180,10 @@ class GraphedGradients(Gradients):
                 torch._foreach_copy_([*self._copies.values()], [*self._copies])
         with copies_at_hand(self._copies), self._seeds(), self.autocast():
             loss, nll = self._loss(*self._forward(shape, ints))
-        made = torch.autograd.grad(loss * share, self._parameters, allow_unused=True)
+        grads = torch.autograd.grad(loss * share, self._parameters, allow_unused=True)
         # Our matrix products have already added their gradients in place; add the others in one
         # call.
-        pairs = [(p.grad, g) for p, g in zip(self._parameters, made, strict=True) if g is not None]
+        pairs = [(p.grad, g) for p, g in zip(self._parameters, grads, strict=True) if g is not None]
         totals, parts = zip(*pairs, strict=True)
         torch._foreach_add_(totals, parts)
         self.sums += torch.stack([loss.detach(), nll])

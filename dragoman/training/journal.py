@@ -1,7 +1,7 @@
-"""What a run tells: a live progress bar for people, JSON lines and TensorBoard for machines.
+"""Log a run: a live progress bar on a terminal, JSON lines, and TensorBoard.
 
-Values are averaged over the steps since the last entry; every checkpoint closes an entry, so that a
-resumed run writes the same log as an unbroken one (times apart).
+Values are averaged over the steps since the last entry. Every checkpoint closes an entry, so a
+resumed run writes the same log as an uninterrupted one, except for times.
 """
 
 import json
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -90,15 +91,29 @@ class Journal:
                 **({"mfu": round(self._utilisation(), 4)} if self._ceiling else {}),
             },
         )
+        # Without a terminal there is no progress bar, so print a line for each entry.
         if self._bar is None:
             self._console.print(f"step {step:,}/{self._last_step:,}  {self._shown()}")
         self._open_entry()
 
     def validation(self, step: int, values: dict[str, float]) -> None:
+        # The log has one line per entry: {"step": 1000, "kind": "valid", ...}.
         self._write(step, "valid", values)
         shown = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
         self.say(f"step {step:,}: validation {shown}")
-        self._started = time.monotonic()  # do not count validation in the training speed
+        # Do not count validation in the training speed.
+        self._started = time.monotonic()
+
+    def sentence(
+        self, step: int, number: int, texts: dict[str, str], attention: np.ndarray | None
+    ) -> None:
+        """Log a watched sentence to TensorBoard: its texts by name, and an image of attention."""
+        if self._board is None:
+            return
+        lines = (f"{name}: {text}" for name, text in texts.items())
+        self._board.add_text(f"sentence {number}", "\n\n".join(lines), step)
+        if attention is not None:
+            self._board.add_image(f"attention {number}", attention, step, dataformats="HW")
 
     def say(self, text: str) -> None:
         self._console.print(text)
@@ -136,7 +151,7 @@ class Journal:
 
     def _write(self, step: int, kind: str, values: dict[str, Any]) -> None:
         self._log.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
-        self._log.flush()
+        self._log.flush()  # for programs that follow the log
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(f"{kind}/{name}", value, step)
@@ -165,7 +180,7 @@ class NoJournal(Journal):
 
 
 def duration(seconds: float) -> str:
-    """A time that people read: 95 s, 12 min, 3.5 h.
+    """Format a duration for people.
 
     >>> duration(95), duration(720), duration(12600)
     ('95 s', '12 min', '3.5 h')
@@ -183,19 +198,21 @@ def _perplexity(nll: float) -> float:
 def _forget_after(log: Path, step: int) -> None:
     """Drop the entries that a killed run wrote after its last checkpoint."""
     if log.exists():
-        kept = []
+        entries = []
         for line in log.read_text(encoding="utf-8").splitlines():
             try:
                 if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
+                    entries.append(line + "\n")
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # a line cut off by a kill
-        write_atomically(log, "".join(kept).encode())
+        write_atomically(log, "".join(entries).encode())
 
 
 def _tensorboard(folder: Path, step: int) -> Any:
+    # Imported here, because TensorBoard is optional.
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
+    # Hide the entries of steps that a killed run made after its last checkpoint.
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)

@@ -59,9 +59,9 @@ class BatchMaker:
         self._rank, self._ranks = rank, ranks
 
     def make(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
-        """Return all micro-batches of a step; those of other ranks hold lengths only."""
+        """Return all micro-batches of a step; batches for other ranks contain only lengths."""
         if self._config.text.bpe_dropout:
-            return self._segmented_anew(position, indices)
+            return self._with_dropout(position, indices)
         store, codec = self._store, self._codec
 
         def batch(part: slice) -> Batch:
@@ -78,9 +78,10 @@ class BatchMaker:
         )
         return self._dealt(batch, source_lengths, target_lengths, indices)
 
-    def _segmented_anew(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
-        """Segment the text again with BPE-dropout, seeded by the position in the data."""
+    def _with_dropout(self, position: DataPosition, indices: np.ndarray) -> list[Batch]:
+        """Segment the text again with BPE-dropout."""
         store, codec = self._store, self._codec
+        # The seed depends on the position in the data, so any worker makes the same batch.
         place = (position.epoch, position.window, position.batch)
         seed = int(rng(self._config.training.seed, *place).integers(2**31))
         sources, targets = codec.encode_with_dropout(
@@ -110,6 +111,7 @@ class BatchMaker:
         indices: np.ndarray,
     ) -> list[Batch]:
         """Cut a step into micro-batches that fit into memory, in equal numbers per rank."""
+        # The end token of a target counts, too.
         parts = micro_batches(sources, targets + 1, self._micro_batch_tokens)
         if self._ranks > 1:
             parts = even_parts(
@@ -117,7 +119,7 @@ class BatchMaker:
             )
         return [
             batch(part)
-            if number % self._ranks == self._rank
+            if number % self._ranks == self._rank  # ranks take micro-batches in turn
             else lengths_only(sources[part], targets[part], indices[part])
             for number, part in enumerate(parts)
         ]
@@ -139,6 +141,7 @@ class Loader:
         self._share = (micro_batch_tokens, rank, ranks)
         self._most_alive = 0  # largest number of worker processes seen alive
         self._maker = BatchMaker(store, codec, config, *self._share)
+        # The plan decides which pairs make a batch; the maker turns them into arrays.
         corpus_weights = [corpus.weight for corpus in config.data.corpora]
         training = config.training
         weights = mixing_weights(store.sizes, corpus_weights, config.data.temperature)
@@ -163,9 +166,9 @@ class Loader:
         """
         for again in (False, True):
             try:
-                for behind, batches in self._ahead(position):
-                    position = behind
-                    yield behind, batches
+                for after, batches in self._ahead(position):
+                    position = after  # continue from here if the workers are restarted
+                    yield after, batches
             except BrokenProcessPool:
                 if again:
                     raise RunError(
@@ -180,12 +183,13 @@ class Loader:
         try:
             while True:
                 while len(ready) < _STEPS_AHEAD:
-                    behind, indices = next(plan)
-                    ready.append((behind, self._submit(executor, before, indices)))
-                    before = behind
-                behind, future = ready.popleft()
-                yield behind, self._result(future)
+                    after, indices = next(plan)
+                    ready.append((after, self._submit(executor, before, indices)))
+                    before = after
+                after, future = ready.popleft()
+                yield after, self._result(future)
         finally:
+            # Do not wait: a killed worker would never finish.
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: "Future[list[Batch]]") -> list[Batch]:
@@ -194,6 +198,7 @@ class Loader:
         If a worker is killed while writing its result, the pool would wait forever for the rest.
         """
         while True:
+            # Workers start one after the other, so remember the largest number.
             alive = len(active_children())
             self._most_alive = max(self._most_alive, alive)
             try:
@@ -205,9 +210,9 @@ class Loader:
     def _executor(self) -> Executor:
         if self._config.text.bpe_dropout and (os.cpu_count() or 1) >= CORES_FOR_PROCESSES:
             parts = (self._store.folder, self._codec.to_files(), self._config, *self._share)
-            # ranks on this machine share its cores
-            neighbours = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
-            processes = max(1, min(_MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // neighbours))
+            # The ranks on this machine share its cores, and each needs some for itself.
+            local_ranks = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
+            processes = max(1, min(_MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // local_ranks))
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 
@@ -219,6 +224,7 @@ class Loader:
         return executor.submit(self._maker.make, position, indices)
 
 
+# The batch maker of a worker process: a pool's initializer cannot return anything.
 _maker_of_process: list[BatchMaker] = []
 
 

@@ -2,10 +2,9 @@
 
     y = W x + U (D x)        W (out, in) stays fixed, U (out, r) and D (r, in) are trained
 
-The decoder's layers get factors, and optionally the upper layers of the encoder. The layers below
-stay fixed, so each sentence passes through them only once. The loss of a step has two parts: the
-cross-entropy on the user's pairs, and on replayed sentences the Kullback-Leibler divergence from
-the original model's predictions (distillation).
+Only the decoder's layers get factors. The encoder stays fixed, so each source is encoded only once.
+The loss of a step has two parts: the cross-entropy on the user's pairs, and on replayed sentences
+the Kullback-Leibler divergence from the original model's predictions (distillation).
 
 N target pieces of a batch, D features, M pieces that are compared.
 """
@@ -14,6 +13,7 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count, repeat
 from typing import NamedTuple, cast
@@ -43,14 +43,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LoraConfig:
-    """Settings for training an adapter; docs/LOG.md has the measurements behind the defaults."""
+    """Settings for training an adapter; docs/LOG.md has the measurements."""
 
     minutes: float = 5.0  # for everything
     replay_share: float = 0.25  # share of this time for making the replay data
     fewest_steps: int = 10  # refuse to start with time for fewer steps
     largest: float = 3e6  # bytes of the adapter, which limit the rank
     most_rank: int = 64
-    encoder_layers: int = 0  # upper encoder layers adapted too: gains more, takes longer
     learning_rate: float = 8e-3
     warmup_steps: int = 20
     epochs: int = 14  # at most, unless these are fewer steps than least_steps
@@ -73,8 +72,8 @@ class LoraConfig:
     def too_little(self, needed: float) -> ConfigError:
         """Return the error for a time limit in which hardly anything could be learned."""
         return ConfigError(
-            f"--minutes {self.minutes:g} is too little for this model and machine, as busy as it "
-            f"is now: --minutes {math.ceil(needed / 30) / 2:g} would do."
+            f"--minutes {self.minutes:g} is too little for this model on this machine, which may "
+            f"be busy: --minutes {math.ceil(needed / 30) / 2:g} would do."
         )
 
 
@@ -128,8 +127,8 @@ class PairEncoder:
 def has_bf16_products() -> bool:
     """True if this CPU has kernels for bf16 products.
 
-    Without them, such products take a hundred times as long, and PyTorch drops its fast kernels for
-    all products of the process.
+    Without them, such products take a hundred times as long, and PyTorch stops using its fast
+    kernels for all products of the process.
     """
     has_any: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return has_any and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -144,10 +143,8 @@ def _model(bundle: Bundle, dropout: float) -> Model:
     return model.requires_grad_(False)
 
 
-def _adapted_layers(
-    model: Model, names: tuple[str, ...], recipe: LoraConfig, votes: int
-) -> dict[str, AdaptedLinear]:
-    """Attach factors to the linear layers whose names begin with `names`.
+def _adapt_decoder(model: Model, config: LoraConfig, votes: int) -> dict[str, AdaptedLinear]:
+    """Attach factors to the linear layers of the decoder.
 
     The rank is the largest that keeps the adapter within its size: two bytes per number, and four
     for each of the gate's votes.
@@ -155,16 +152,16 @@ def _adapted_layers(
     layers = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, Linear) and name.startswith(names)
+        if isinstance(module, Linear) and name.startswith("decoder.")
     }
     per_rank = 2 * sum(sum(layer.weight.shape) for layer in layers.values())
-    room = 0.99 * recipe.largest - 4 * votes
-    rank = min(recipe.most_rank, int(room / max(1, per_rank)))
+    room = 0.99 * config.largest - 4 * votes
+    rank = min(config.most_rank, int(room / max(1, per_rank)))
     if not layers or rank < 1:
         raise ConfigError("this model has no layers that an adapter of that size can change.")
     adapted = dict[str, AdaptedLinear]()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
+        torch.manual_seed(config.seed)
         for name, layer in layers.items():
             adapted[f"{name}.weight"] = AdaptedLinear(layer, rank)
             model.set_submodule(name, adapted[f"{name}.weight"])
@@ -177,8 +174,8 @@ class LoraBatch:
     target_in: Tensor  # (B, T)
     targets: Tensor  # (N,)
     real: Tensor  # (N,) their indices in the flattened (B*T)
-    # Output of the fixed lower encoder layers (B, S, D), and its mask
-    encoded: tuple[Tensor, Tensor] | None = None
+    # Output of the encoder (B, S, D), its mask, and an empty cache for the decoder
+    encoded: tuple[Tensor, Tensor, list[Tensor]] | None = None
     # The pieces that probabilities are compared among, in ascending order (M,)
     pieces: Tensor | None = None
     # States of the original model (N, D), for replay
@@ -186,27 +183,22 @@ class LoraBatch:
 
 
 class LoraTrainer:
-    def __init__(self, bundle: Bundle, recipe: LoraConfig):
-        self._codec, self._recipe = bundle.codec, recipe
-        self._model = _model(bundle, recipe.dropout)
-        config = bundle.config.model
+    def __init__(self, bundle: Bundle, config: LoraConfig):
+        self._codec, self._config = bundle.codec, config
+        self._model = _model(bundle, config.dropout)
+        model = bundle.config.model
+        # The encoder is fixed. Other variants would need more of it than its last output.
         self._encodes_once = (
             isinstance(self._model, Transformer)
-            and config.attention.cross_attention_layer == "last"
-            and config.norm_type != "batch"
-            and not config.positions.every_layer
+            and model.attention.cross_attention_layer == "last"
+            and model.norm_type != "batch"
+            and not model.positions.every_layer
         )
-        # The first encoder layer that is adapted
-        self._first = max(0, config.num_encoder_layers - recipe.encoder_layers)
-        names = ["decoder."]
-        if self._encodes_once:
-            names += [f"encoder.{i}." for i in range(self._first, config.num_encoder_layers)]
-        votes = len(bundle.codec.source)
-        self._adapted = _adapted_layers(self._model, tuple(names), recipe, votes)
+        self._adapted = _adapt_decoder(self._model, config, votes=len(bundle.codec.source))
         self._parameters = [
             factor for layer in self._adapted.values() for factor in (layer.up, layer.down)
         ]
-        self._wanted = torch.empty(0, dtype=torch.long)  # the pieces of the user's translations
+        self._own_pieces = torch.empty(0, dtype=torch.long)  # in the user's translations
         self._bf16 = False
 
     def adapter(self) -> dict[str, np.ndarray]:
@@ -217,46 +209,48 @@ class LoraTrainer:
             stored[name + DOWN] = layer.down.detach().numpy().astype(np.float16)
         return stored
 
-    def learn(
+    def train(
         self,
         examples: list[Example],
         replayed: list[Example],
         valid: list[Example],
         clock: Clock,
         say: Say,
-        looks: float = 1,
+        evaluations: float = 1,
     ) -> int:
         """Train, keep the best factors, and return the number of steps.
 
-        `looks` reserves time for this many evaluations of held-out pairs.
+        Time for `evaluations` of the held-out pairs is reserved.
         """
-        recipe = self._recipe
-        own = self._batches(examples, recipe.batch_tokens)
-        others = self._batches(replayed, recipe.replay_tokens)
-        checked = self._batches(valid, recipe.batch_tokens)
-        self._wanted = torch.unique(torch.cat([batch.targets for batch in own]).long())
-        adam = Adam(self._parameters, recipe.learning_rate, (0.9, 0.98), weight_decay=0.0)
-        best, kept = self.nll(checked), self._copy()
-        say(f"before: {best:.3f} nats a piece of the held-out pairs")
+        config = self._config
+        # Batches are made once: they keep what does not depend on the factors, such as the
+        # encoded source.
+        own = self._batches(examples, config.batch_tokens)
+        others = self._batches(replayed, config.replay_tokens)
+        held_out = self._batches(valid, config.batch_tokens)
+        self._own_pieces = torch.unique(torch.cat([batch.targets for batch in own]).long())
+        adam = Adam(self._parameters, config.learning_rate, (0.9, 0.98), weight_decay=0.0)
+        best_nll, best_factors = self.nll(held_out), self._copy()
+        say(f"before: {best_nll:.3f} nats a piece of the held-out pairs")
         # Time it only now: the first batch of a size takes several times as long as the next.
         started = now()
-        self.nll(checked[:1])
-        clock.reserve(looks * len(checked) * (now() - started))
+        self.nll(held_out[:1])
+        clock.reserve(evaluations * len(held_out) * (now() - started))
         # A step has one batch of pairs and one of replay.
         seconds = 2 * self._choose_precision(own[len(own) // 2])
-        if clock.left < recipe.fewest_steps * seconds:
-            needed = clock.needed(recipe.fewest_steps * seconds)
-            raise recipe.too_little(needed / (1 - recipe.replay_share))
+        if clock.left < config.fewest_steps * seconds:
+            needed = clock.needed(config.fewest_steps * seconds)
+            raise config.too_little(needed / (1 - config.replay_share))
         say(f"a step takes {seconds:.1f} s")
-        most = max(recipe.epochs * len(own), recipe.least_steps)
-        check_every = max(len(own), recipe.check_every)
+        most = max(config.epochs * len(own), config.least_steps)
+        check_every = max(len(own), config.check_every)
         pairs = self._in_turn(own, 1)
         replay = self._in_turn(others, 2) if others else repeat(None)
         worse = 0
         for step in count(1):
-            # The rate falls to zero with the steps or with the time, whichever ends first.
+            # The rate reaches zero with the last step or at the end of the time.
             left = 1 - max(clock.share, (step - 1) / most)
-            rate = recipe.learning_rate * max(0.0, left) * min(1.0, step / recipe.warmup_steps)
+            rate = config.learning_rate * max(0.0, left) * min(1.0, step / config.warmup_steps)
             began = now()
             optimizer_step(
                 adam, self._parameters, rate, losses=self._losses(next(pairs), next(replay))
@@ -267,18 +261,18 @@ class LoraTrainer:
                 if clock.line_is_due():
                     say(f"step {step}, {clock.share:.0%} of the time")
                 continue
-            nll = self.nll(checked)
+            nll = self.nll(held_out)
             say(f"step {step}: {nll:.3f} nats a piece, {clock.share:.0%} of the time")
             # Among equally good states keep the last: it was trained at the lowest rate.
-            if nll < best + CHANCE:
-                worse, kept = 0, self._copy()
+            if nll < best_nll + CHANCE:
+                worse, best_factors = 0, self._copy()
             else:
                 worse += 1
-            best = min(best, nll)
-            if worse >= recipe.patience or is_last:
+            best_nll = min(best_nll, nll)
+            if worse >= config.patience or is_last:
                 break
         with torch.no_grad():
-            for parameter, value in zip(self._parameters, kept, strict=True):
+            for parameter, value in zip(self._parameters, best_factors, strict=True):
                 parameter.copy_(value)
         return step
 
@@ -286,13 +280,13 @@ class LoraTrainer:
         """Weaken the adapter until replayed predictions change little; return the remaining
         strength.
         """
-        batches = self._batches(replayed, self._recipe.batch_tokens)
+        batches = self._batches(replayed, self._config.batch_tokens)
 
         def is_near(percent: int) -> bool:
             self._set_strength(percent / 100)
             drift = self.drift(batches)
             say(f"at {percent}% of its strength, others' pieces are off by {drift:.3f} nats")
-            return drift <= self._recipe.forgetting
+            return drift <= self._config.forgetting
 
         # A weaker adapter diverges less, so bisection finds the strongest one that is near
         # enough.
@@ -322,14 +316,12 @@ class LoraTrainer:
     def _losses(self, batch: LoraBatch, other: LoraBatch | None) -> Iterator[Tensor]:
         """Yield the two losses of a step: on the user's pairs, and on replayed sentences."""
         self._model.train()
-        if self._encodes_once:
-            cast(nn.Module, cast(Transformer, self._model).encoder).eval()
         yield self._pair_loss(batch) / len(batch.targets)
         if other is not None:
-            # No dropout here: the adapter would learn to compensate for it instead of keeping
-            # predictions.
+            # No dropout here: the original predictions were made without, so the adapter would
+            # learn to compensate for it.
             self._model.eval()
-            yield self._recipe.replay_weight * self._drift(other) / len(other.targets)
+            yield self._config.replay_weight * self._drift(other) / len(other.targets)
 
     def _pair_loss(self, batch: LoraBatch) -> Tensor:
         """Label-smoothed cross-entropy (`loss`), summed over the pieces of a batch."""
@@ -339,7 +331,7 @@ class LoraTrainer:
         right = torch.searchsorted(pieces, batch.targets.long())
         nll = -log_probs.gather(1, right[:, None]).sum()
         # Label smoothing gives every piece of the vocabulary the same share of ε.
-        smoothing = self._recipe.label_smoothing
+        smoothing = self._config.label_smoothing
         return (1 - smoothing) * nll - smoothing / len(self._codec.target) * log_probs.sum()
 
     def _drift(self, batch: LoraBatch) -> Tensor:
@@ -365,17 +357,14 @@ class LoraTrainer:
         product with the whole vocabulary would be half the work of a step.
         """
         if batch.pieces is None:
-            training = self._model.training
             strengths = [layer.strength for layer in self._adapted.values()]
             self._set_strength(0.0)
-            self._model.eval()
-            with self._autocast():
+            with self._without_dropout(), self._autocast():
                 batch.before = self._hidden(batch)
                 scores = self._model.logits(batch.before)
-            likeliest = scores.topk(min(LIKELIEST, len(self._codec.target))).indices
-            batch.pieces = torch.unique(torch.cat([likeliest.flatten(), self._wanted]))
-            self._model.train(training)
             self._set_strength(strengths[0])
+            likeliest = scores.topk(min(LIKELIEST, len(self._codec.target))).indices
+            batch.pieces = torch.unique(torch.cat([likeliest.flatten(), self._own_pieces]))
         return batch.pieces
 
     def _autocast(self) -> torch.autocast:
@@ -388,28 +377,23 @@ class LoraTrainer:
             return states.flatten(0, 1)[batch.real]
         model = cast(Transformer, self._model)
         if batch.encoded is None:
-            batch.encoded = self._below(batch.source)
-        x, mask = batch.encoded
-        for layer in model.encoder[self._first :]:
-            x = layer(x, lambda h, layer=layer: layer.attention(h, mask=mask))
-        memory = model.encoder_norm(x)
-        context = [tensor for layer in model.decoder for tensor in layer.memory(memory)]
-        nothing = [tensor[:, :, :0] for tensor in context]
-        hidden, _ = model.decode(batch.target_in, 0, nothing, [*context, mask])
+            with torch.no_grad(), self._without_dropout():
+                memory, mask = model.encoder_states(batch.source)
+                # One position is enough: the shape of an empty cache does not depend on lengths.
+                batch.encoded = memory, mask, model.encode(batch.source[:, :1])[0]
+        memory, mask, cache = batch.encoded
+        keys_values = [tensor for layer in model.decoder for tensor in layer.memory(memory)]
+        hidden, _ = model.decode(batch.target_in, 0, cache, [*keys_values, mask])
         return hidden.flatten(0, 1)[batch.real]
 
-    @torch.no_grad()
-    def _below(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Run the fixed lower encoder layers; return their output (B, S, D) and its mask."""
-        model = cast(Transformer, self._model)
-        training = model.training
-        model.eval()
-        mask = model.mask(source)
-        x = model.source_embedding(source)
-        for layer in model.encoder[: self._first]:
-            x = layer(x, lambda h, layer=layer: layer.attention(h, mask=mask))
-        model.train(training)
-        return x, mask
+    @contextmanager
+    def _without_dropout(self) -> Iterator[None]:
+        training = self._model.training
+        self._model.eval()
+        try:
+            yield
+        finally:
+            self._model.train(training)
 
     def _set_strength(self, strength: float) -> None:
         for layer in self._adapted.values():
@@ -417,40 +401,42 @@ class LoraTrainer:
 
     def _choose_precision(self, batch: LoraBatch) -> float:
         """Use bf16 if it is at least a quarter faster here; return the seconds of a batch."""
-        seconds, waited = dict[bool, float](), dict[bool, float]()
-        ways = (False, True) if has_bf16_products() else (False,)
-        for self._bf16 in ways * 2:  # the first run of each is slower
-            started, began = time.process_time(), now()
+        cpu_seconds, seconds = dict[bool, float](), dict[bool, float]()
+        choices = (False, True) if has_bf16_products() else (False,)
+        for self._bf16 in choices * 2:  # the first run of each is slower
+            # Other processes disturb the time on the clock more than the time on the CPU, so the
+            # latter decides.
+            cpu_started, started = time.process_time(), now()
             self._pair_loss(batch).backward()  # type: ignore[no-untyped-call]
-            seconds[self._bf16] = time.process_time() - started
-            waited[self._bf16] = now() - began
-        self._bf16 = seconds[False] > 1.25 * seconds.get(True, math.inf)
-        return waited[self._bf16]
+            cpu_seconds[self._bf16] = time.process_time() - cpu_started
+            seconds[self._bf16] = now() - started
+        self._bf16 = cpu_seconds[False] > 1.25 * cpu_seconds.get(True, math.inf)
+        return seconds[self._bf16]
 
     def _copy(self) -> list[Tensor]:
         return [parameter.detach().clone() for parameter in self._parameters]
 
     def _batches(self, examples: list[Example], tokens: int) -> list[LoraBatch]:
         """Group sentences of similar length into batches."""
-        draw = rng(self._recipe.seed, 1)
-        mixed = [examples[i] for i in draw.permutation(len(examples))]
-        mixed.sort(key=lambda e: len(e.target))
+        order = rng(self._config.seed, 1).permutation(len(examples))
+        # The sort is stable, so sentences of equal length stay shuffled.
+        mixed = sorted((examples[i] for i in order), key=lambda e: len(e.target))
         lengths = np.array([max(len(e.source), len(e.target)) + 1 for e in mixed])
         return [self._collated(mixed[group]) for group in cut(lengths, tokens)]
 
     def _in_turn(self, batches: list[LoraBatch], stream: int) -> Iterator[LoraBatch]:
         """Yield batches forever, in a new order every epoch."""
         for epoch in count():
-            for number in rng(self._recipe.seed, stream, epoch).permutation(len(batches)):
+            for number in rng(self._config.seed, stream, epoch).permutation(len(batches)):
                 yield batches[number]
 
     def _collated(self, examples: list[Example]) -> LoraBatch:
         codec = self._codec
-        made = collate(
+        batch = collate(
             [e.source for e in examples], [e.target for e in examples], codec.source, codec.target
         )
         source, target_in, target_out, real = (
             torch.from_numpy(array)
-            for array in (made.source, made.target_in, made.target_out, made.real)
+            for array in (batch.source, batch.target_in, batch.target_out, batch.real)
         )
         return LoraBatch(source, target_in, target_out.flatten()[real], real)

@@ -4,7 +4,7 @@ The target has 1-ε on the right word and ε spread over all V words.
 
     loss = (1-ε) (-log p_y) + ε (1/V) Σ_v (-log p_v)
 
-and, where wanted, agreement between two passes with different dropout (R-Drop, Liang et al. 2021):
+R-Drop (Liang et al. 2021) adds the divergence between two passes with different dropout:
 
     loss = ½ (loss₁ + loss₂) + α ½ (KL(p₁‖p₂) + KL(p₂‖p₁))
 
@@ -21,7 +21,7 @@ from dragoman.model.kernels import usable
 def smoothed_cross_entropy(
     logits: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Sums over all tokens of the smoothed loss and of -log p_y, which perplexity is made of.
+    """Return the sums over all tokens of the smoothed loss and of -log p_y, for perplexity.
 
     `logits` (N, V), `targets` (N,).
     """
@@ -33,7 +33,8 @@ def smoothed_cross_entropy(
 
 
 def disagreement(logits: Tensor, targets: Tensor) -> Tensor:
-    """Sum over tokens of ½ (KL(p₁‖p₂) + KL(p₂‖p₁)) between two halves of the rows."""
+    """Return the sum over tokens of ½ (KL(p₁‖p₂) + KL(p₂‖p₁)) between two halves of the rows."""
+    # Both divergences together are Σ_v (p₁ - p₂) (log p₁ - log p₂).
     first, second = torch.log_softmax(logits.float(), dim=-1).chunk(2)  # (N/2, V)
     each = ((first.exp() - second.exp()) * (first - second)).sum(dim=-1) / 2  # (N/2,)
     return (each * (targets[: len(each)] >= 0)).sum()
@@ -42,10 +43,11 @@ def disagreement(logits: Tensor, targets: Tensor) -> Tensor:
 def vocabulary_loss(
     model: Model, hidden: Tensor, targets: Tensor, smoothing: float, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Loss and -log p of hidden states (N, D), summed.
+    """Return the sums of the loss and of -log p for hidden states (N, D).
 
-    With `consistency` (α), they are of two passes, one behind the other.
+    With `consistency` (α), the first half of the rows is one pass, the second half another.
     """
+    # The kernel fuses output layer and loss, so the logits (N, V) never exist as a whole.
     if usable(hidden) and not consistency and model.output.bias is None:
         from dragoman.model.kernels.cross_entropy import linear_cross_entropy
 

@@ -4,7 +4,7 @@ model and Adam for the rest.
 Muon (Jordan et al. 2024) keeps a running sum of a matrix's gradient, as momentum does, but steps in
 the nearest orthogonal direction: if the sum is U S V', the step is U V'. Every singular direction
 then moves equally far, including those with a small gradient. A Newton-Schulz iteration
-approximates U V' with matrix products alone.
+approximates U V' using only matrix products.
 
 Embeddings, the output layer, norms and biases do not map hidden states to hidden states; Adam
 updates them. A factor of 0.2 √(larger side) gives a Muon step the size of a typical Adam step (Liu
@@ -63,8 +63,8 @@ def optimizer_step(
 ) -> Tensor:
     """Clip the gradient, move the parameters, and return the norms before clipping.
 
-    Their shape is (1 + parameters,). The first is the norm of the whole gradient, the others are
-    those of its parts, in the order of the parameters.
+    They have the shape (1 + parameters,): the norm of the whole gradient, then the norms of the
+    parameters' gradients, in their order.
 
     The gradients have been accumulated already, or they are the sum over `losses`. These are
     computed one after the other, so that only one graph is in memory at a time.
@@ -74,7 +74,7 @@ def optimizer_step(
         for loss in losses:
             loss.backward()  # type: ignore[no-untyped-call]
     moved = [parameter for parameter in parameters if parameter.grad is not None]
-    # As `clip_grad_norm_` does, which throws the norms of the parts away.
+    # `clip_grad_norm_` does the same, but does not return the norms of the parts.
     gradients = [gradient for p in moved if (gradient := p.grad) is not None]
     parts = torch.stack(torch._foreach_norm(gradients))
     norm = torch.linalg.vector_norm(parts)

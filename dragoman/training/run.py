@@ -1,12 +1,13 @@
-"""A training run from files to a bundle.
+"""A training run: prepare the data, train, and export a bundle.
 
-run.toml  data/  checkpoints/  log.jsonl  tensorboard/  and, at the end, the files of the bundle
+A run's folder holds run.toml, data/, checkpoints/, log.jsonl, tensorboard/ and, at the end, the
+files of the bundle.
 """
 
 import math
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -48,12 +49,12 @@ from dragoman.training.run_folder import (
     write_settings,
 )
 from dragoman.training.trainer import Trainer
-from dragoman.training.watch import Watch
+from dragoman.training.watch import log_sentences
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left behind."""
+    """The result of a run."""
 
     folder: Path
     finished: bool
@@ -76,31 +77,35 @@ def train(
     watch: bool = False,
     console: Console | None = None,
 ) -> Outcome:
-    """Train from the beginning, or go on where a run in `out` stopped; `watch`: with a page that
-    shows it."""
+    """Start a run in the folder `out`, or resume it.
+
+    With `watch`, a few translated sentences are logged to TensorBoard at each validation.
+    """
     folder = Path(out)
     overrides = dict(settings or {}) | ({"training.init": str(init)} if init is not None else {})
     overrides |= {"data.prepared": str(prepared)} if prepared is not None else {}
     for name, entries in (("data.corpora", corpora), ("data.valid", valid), ("data.test", test)):
         if entries:
             overrides[name] = [to_tree(entry) for entry in name_languages(entries)]
-    wishes = RunOverrides(preset, config_file, overrides)
+    requested = RunOverrides(preset, config_file, overrides)
     with (
         dist_context(device) as ranks,
         ExitStack() as held,
         _Interruption(patient=ranks.is_distributed) as interruption,
     ):
+        # Every rank goes through the same code; only rank 0 prints.
         if not ranks.is_main:
             console = Console(quiet=True)
         console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         try:
+            # Rank 0 prepares the data. The others then open it, as a resumed run does.
             with ranks.rank_zero_first():
                 if ranks.is_main:
                     held.enter_context(locked(folder))
                 config, data = _settings_and_data(
-                    folder, wishes, resume or is_restartable() or not ranks.is_main
+                    folder, requested, resume or is_restartable() or not ranks.is_main
                 )
-            for note in unused_by_fine_tuning(wishes) if config.training.init else ():
+            for note in unused_by_fine_tuning(requested) if config.training.init else ():
                 console.print(f"note: {note}")
             return _begin(folder, config, data, ranks, console, interruption, watch)
         except _Interrupted as interrupted:
@@ -114,21 +119,26 @@ def train(
 
 
 def _settings_and_data(
-    folder: Path, wishes: RunOverrides, resume: bool
+    folder: Path, requested: RunOverrides, resume: bool
 ) -> tuple[Config, Dataset | None]:
-    """Those of a new run or of an old one; no data where a finished run has left none."""
+    """Return the settings and the data of a new or resumed run.
+
+    The data is None if the run is finished and its checkpoints were deleted.
+    """
+    # Without a run to resume, start one: torchrun restarts a run that died before its first step.
     if resume and contains_run(folder):
-        config = resumed_config(folder, wishes)
+        config = resumed_config(folder, requested)
         if is_finished(folder) and not (folder / CHECKPOINTS).is_dir():
             return config, None
         return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
-    config = new_config(folder, wishes)
+    config = new_config(folder, requested)
     parent = read_bundle(model_folder(config.training.init)) if config.training.init else None
     codec = parent.codec if parent is not None else None
     if parent is not None:
         save_parent_card(folder, parent, config.training.init)
     if config.data.prepared:
         data = open_prepared(config, Path(config.data.prepared))
+        # The parent's embeddings only fit its own pieces.
         if codec is not None and codec.to_files() != data.codec.to_files():
             raise ConfigError(
                 f"{config.data.prepared} was not prepared with "
@@ -148,17 +158,19 @@ def _begin(
     ranks: DistContext,
     console: Console,
     interruption: "_Interruption",
-    watch: bool,
+    is_watched: bool,
 ) -> Outcome:
-    """Train from where the run stands."""
+    """Train from the newest checkpoint to the end, and export the model."""
     if data is None:
         return _nothing_to_do(folder, console)
-    test = read_sentences(config.data.test)  # now, so that a wrong name does not show hours later
+    # Read the test set now: a wrong file name should not surface hours later.
+    test = read_sentences(config.data.test)
     for note in data.notes:
         console.print(escaped(f"warning: {note}"))
     architecture = config.model.architecture
+    # The lexical model is not trained by gradients.
     if own_trainer := ARCHITECTURES[architecture].trainer:
-        if watch:
+        if is_watched:
             raise ConfigError(
                 f"model.architecture={architecture} has no training steps: leave out --watch."
             )
@@ -178,7 +190,7 @@ def _begin(
     if trainer.is_done() and is_finished(folder):
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
-    if not _train(trainer, folder, console, interruption, watch):
+    if not _train(trainer, folder, console, interruption, is_watched):
         step = trainer.progress.step
         console.print(f"interrupted: step {step:,} is saved. Continue with --resume.")
         return Outcome(folder, finished=False)
@@ -188,16 +200,16 @@ def _begin(
 def _make_trainer(
     config: Config, data: Dataset, checkpoints: Checkpoints, ranks: DistContext
 ) -> Trainer:
-    """A trainer at the newest checkpoint, or at the very beginning.
+    """Create a trainer at the newest checkpoint.
 
-    The beginning is made a checkpoint too.
+    A new run starts with a checkpoint of step 0.
     """
     codec, device = data.codec, ranks.device
     model = build_model(
         config.model, codec.source, codec.target, codec.shared, config.training.seed
     )
     progress = checkpoints.newest()
-    ranks.barrier()  # before rank 0 writes the first one
+    ranks.barrier()  # all ranks must have looked before rank 0 writes the first checkpoint
     if progress is not None:
         return Trainer(
             config, data, model, device, checkpoints, progress, restore=True, ranks=ranks
@@ -221,25 +233,33 @@ def _take_weights(model: torch.nn.Module, bundle: Bundle) -> None:
 
 
 def _train(
-    trainer: Trainer, folder: Path, console: Console, interruption: "_Interruption", watch: bool
+    trainer: Trainer,
+    folder: Path,
+    console: Console,
+    interruption: "_Interruption",
+    is_watched: bool,
 ) -> bool:
-    """Whether the run came to its end."""
+    """Train; return False if the run was interrupted."""
     with ExitStack() as held:
         held.enter_context(storage_errors(f"training in {folder}"))
         held.enter_context(interruption.after_the_step())
-        looking: dict[str, Callable[[], None]] = {}
-        if watch and trainer.ranks.is_main:
-            watched = held.enter_context(Watch(trainer, folder))
-            console.print(f"watch it at {watched.address}")
-            looking = {"at_validation": watched.look}
         journal = _journal(trainer, folder, console) if trainer.ranks.is_main else NoJournal()
         held.callback(journal.close)
-        write_final_bundle = partial(write_interim_bundle, trainer, folder)
-        return trainer.run(journal, interruption.requested, write_final_bundle, **looking)
+
+        def at_validation() -> None:
+            if is_watched and trainer.ranks.is_main:
+                log_sentences(trainer, journal)
+
+        if is_watched:
+            console.print(f"watch it with: tensorboard --logdir {folder}")
+        at_validation()
+        at_best = partial(write_interim_bundle, trainer, folder)
+        return trainer.run(journal, interruption.requested, at_best, at_validation)
 
 
 def _journal(trainer: Trainer, folder: Path, console: Console) -> Journal:
     ceiling = matrix_ceiling(trainer.device)
+    # Steps and their operations are counted over all ranks.
     if ceiling is not None:
         ceiling *= trainer.ranks.size
     log_every = trainer.config.training.log_every
@@ -252,7 +272,7 @@ def _nothing_to_do(folder: Path, console: Console) -> Outcome:
 
 
 def _announce(trainer: Trainer, console: Console) -> None:
-    """What the run is about to do, before its first step."""
+    """Print the languages, the sizes and the expected time, before the first step."""
     config, data, progress = trainer.config, trainer.data, trainer.progress
     store, codec = data.train, data.codec
     languages = (
@@ -265,6 +285,7 @@ def _announce(trainer: Trainer, console: Console) -> None:
     )
     steps = max(0, trainer.last_step - progress.step)
     memory = memory_estimate(trainer.model, config, len(codec.target), progress.micro_batch_tokens)
+    # This also compiles the kernels of the first step, before the progress bar starts.
     seconds = trainer.seconds_per_step() if steps else 0.0
     expected = duration(steps * seconds) if math.isfinite(seconds) else "an unknown time"
     console.print(
@@ -276,8 +297,8 @@ def _announce(trainer: Trainer, console: Console) -> None:
         f"{model_summary(config.model)}: {parameter_count(trainer.model):,} parameters, "
         f"vocabulary {pieces}"
     )
-    if others := beyond_plain(config.model, in_graphs=True):
-        console.print(f"runs on PyTorch only, no converter knows it: {', '.join(others)}")
+    if unusual := beyond_plain(config.model, in_graphs=True):
+        console.print(f"runs on PyTorch only, no converter supports it: {', '.join(unusual)}")
     devices = (
         f"{trainer.ranks.size} × {trainer.device.type}"
         if trainer.ranks.size > 1
@@ -292,7 +313,7 @@ def _announce(trainer: Trainer, console: Console) -> None:
 
 
 def _size(count: float) -> str:
-    """Bytes that people read.
+    """Format a number of bytes for people.
 
     >>> _size(3e8), _size(5e9)
     ('286 MiB', '4.7 GiB')
@@ -300,20 +321,19 @@ def _size(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
+# Not an Exception: no handler of errors may swallow it.
 class _Interrupted(BaseException):
-    """SIGINT or SIGTERM came when no step was under way."""
+    """Raised by SIGINT or SIGTERM outside of training."""
 
     def __init__(self, number: int):
         self.number = number
 
 
 class _Interruption:
-    """SIGINT and SIGTERM end a run: while it trains, after the current step.
+    """Ends a run on SIGINT or SIGTERM: during training after the current step, else immediately.
 
-    A second SIGINT, or one outside training, ends it at once.
-
-    `patient`: no second SIGINT counts, since torchrun passes on the one that the terminal has sent
-    already.
+    A second SIGINT ends it immediately in any case. `patient` ignores the second one: under
+    torchrun, every Ctrl-C arrives twice, from the terminal and from torchrun.
     """
 
     def __init__(self, patient: bool) -> None:
@@ -337,23 +357,24 @@ class _Interruption:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._handle)
         except ValueError:
-            pass  # not the main thread: whoever runs us there handles signals
-        self._tell_of_dropped, sys.unraisablehook = sys.unraisablehook, self._dropped
+            pass  # in another thread than the main one, the caller handles signals
+        self._unraisable_hook, sys.unraisablehook = sys.unraisablehook, self._ignore_own
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.unraisablehook = self._tell_of_dropped
+        sys.unraisablehook = self._unraisable_hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _dropped(self, unraisable: "sys.UnraisableHookArgs") -> None:
+    def _ignore_own(self, unraisable: "sys.UnraisableHookArgs") -> None:
         if unraisable.exc_type is not _Interrupted:
-            self._tell_of_dropped(unraisable)
+            self._unraisable_hook(unraisable)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        again, self._requested = self._requested, True
+        is_second, self._requested = self._requested, True
         if not self._gentle:
-            # where Python drops exceptions (in a finaliser, say), the first step will see the wish
+            # Python drops exceptions in some places, such as finalizers. Then training stops after
+            # its first step, because `_requested` is set.
             raise _Interrupted(number)
-        if again and number == signal.SIGINT and not self._patient:
+        if is_second and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt

@@ -1,8 +1,8 @@
-"""The folder of a run: whose it is, with which settings, and what may change when it is resumed.
+"""The folder of a run: its lock, its settings, and which of them may change on resuming.
 
-`run.toml` holds the run's settings. It is written when the data is prepared: a folder without it
-holds no run yet, and what an attempt that failed before left there is swept away. A lock keeps a
-second process out; it is the system's and dies with its process.
+`run.toml` holds the settings of the run. It is written once the data is prepared. A folder without
+it contains no run yet, only leftovers of an attempt that failed, which are removed. A lock keeps
+other processes out; it belongs to the operating system, which releases it when the process ends.
 """
 
 import json
@@ -35,13 +35,16 @@ from dragoman.text.parallel import open_bytes
 
 _SETTINGS, _LOCK, DATA, CHECKPOINTS = "run.toml", ".lock", "data", "checkpoints"
 _PARENT = "parent.json"
-_BINDING = ("licence", "attribution", "data")  # entries of a card that bind derived models
+# Entries of a model's card that also bind models derived from it
+_BINDING = ("licence", "attribution", "data")
 _LEFTOVERS = (_LOCK, DATA, f"{DATA}.partial", "given", _PARENT)
-_CHANGEABLE = {  # settings that may change on resuming: they do not affect steps already made
+# Settings that may change on resuming: they do not affect the steps already made.
+_CHANGEABLE = {
     "training.max_steps", "training.max_epochs", "training.patience", "training.log_every",
     "training.validate_every", "training.checkpoint_every", "training.average_checkpoints",
     "training.validation_beam_size", "training.sharded", "training.r_drop_alpha", "data.test",
 }  # fmt: skip
+# Settings of text and data that may differ from those of a prepared folder.
 _SHAPES_NO_DATA = {
     "text.bpe_dropout",
     "data.prepared",
@@ -53,10 +56,7 @@ _SHAPES_NO_DATA = {
 
 @dataclass(frozen=True)
 class RunOverrides:
-    """What somebody asked for.
-
-    These are the settings of a new run, or those to compare with an old one's.
-    """
+    """The settings that the user asks for, of a new run or on resuming."""
 
     preset: str | None
     file: str | Path | None
@@ -70,11 +70,11 @@ class RunOverrides:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder if need be and keep other processes out of it.
+    """Create the folder if necessary, and lock it.
 
-    A run that is refused before it has written anything leaves no folder behind.
+    If a run fails before it has written anything, the new folder is removed again.
     """
-    made = not folder.exists()
+    is_new = not folder.exists()
     with storage_errors(f"opening the run {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / _LOCK, "w")  # noqa: SIM115 (held until the end)
@@ -86,7 +86,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if made and [path.name for path in folder.iterdir()] == [_LOCK]:
+            if is_new and [path.name for path in folder.iterdir()] == [_LOCK]:
                 (folder / _LOCK).unlink()
                 folder.rmdir()
             raise
@@ -97,29 +97,27 @@ def contains_run(folder: Path) -> bool:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has left its last bundle.
-
-    Before that there may be one of its best weights so far.
-    """
+    """True if the folder holds the final bundle, not one of the best weights so far."""
     if not (folder / MANIFEST).exists():
         return False
     return UNFINISHED not in read_card(folder)
 
 
-def new_config(folder: Path, wishes: RunOverrides) -> Config:
+def new_config(folder: Path, requested: RunOverrides) -> Config:
     """Return the settings of a new run, and clear leftovers from its folder."""
+    # A model without a run may have been copied there, and must not be overwritten.
     if contains_run(folder) or (folder / MANIFEST).exists():
         raise RunError(
             f"{folder} already contains a run: continue with --resume, or choose another --out."
         )
-    if others := sorted(path.name for path in folder.iterdir() if not _is_left_over(path.name)):
-        raise RunError(f"{folder} is not empty (it holds {others[0]}): choose another --out.")
+    if foreign := sorted(path.name for path in folder.iterdir() if not _is_left_over(path.name)):
+        raise RunError(f"{folder} is not empty (it holds {foreign[0]}): choose another --out.")
     _sweep(folder)
-    config = make_config(wishes.preset, wishes.file, wishes.settings)
+    config = make_config(requested.preset, requested.file, requested.settings)
     if config.training.init:
-        config = _fine_tuned(config, wishes.explicit)
+        config = _fine_tuned(config, requested.explicit)
     if config.data.prepared:
-        config = _as_prepared(config, wishes.explicit)
+        config = _as_prepared(config, requested.explicit)
     if not config.data.corpora:
         raise ConfigError(
             "nothing to train on: give SRC and TGT, or [[data.corpora]] in the --config file."
@@ -127,13 +125,12 @@ def new_config(folder: Path, wishes: RunOverrides) -> Config:
     if not any(corpus.weight for corpus in config.data.corpora):
         raise ConfigError("nothing to train on: every corpus has weight 0.")
     with storage_errors(f"opening the run {folder}"):
-        return _keep_what_passes(config, folder / "given")
+        return _copy_streams(config, folder / "given")
 
 
 def _is_left_over(name: str) -> bool:
     """True for files that an attempt may leave if it fails before its data is prepared."""
-    on_its_way = any(is_partial(name, final) for final in (_SETTINGS, _PARENT))
-    return name in _LEFTOVERS or on_its_way
+    return name in _LEFTOVERS or any(is_partial(name, final) for final in (_SETTINGS, _PARENT))
 
 
 def _sweep(folder: Path) -> None:
@@ -141,6 +138,7 @@ def _sweep(folder: Path) -> None:
     for path in folder.iterdir():
         if path.name == _LOCK:
             continue
+        # A link to a folder is removed, not followed.
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -161,17 +159,18 @@ def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
         if name.startswith(("model.", "text.", "decoding."))
     }
     if not named.keys() & {"training.learning_rate", "training.optimizer"}:
-        inherited |= FINE_TUNING  # An explicit rate, or Muon's, comes with its own schedule.
+        # An explicit rate, or Muon's, comes with its own schedule.
+        inherited |= FINE_TUNING
     return replace(config, {name: v for name, v in inherited.items() if name not in named})
 
 
 def save_parent_card(folder: Path, parent: Bundle, name: str) -> None:
-    """Keep what a card says of the model that training begins with: its licence binds this one too.
+    """Save the license and attribution of the model that training starts from.
 
-    It is kept in the run, since the model may be gone when the run ends.
+    They bind the new model too, and the parent may have been deleted when the run ends.
     """
-    kept = {key: parent.card[key] for key in _BINDING if key in parent.card}
-    raw = json.dumps({"fine_tuned_from": Path(name).name, **kept}, ensure_ascii=False).encode()
+    binding = {key: parent.card[key] for key in _BINDING if key in parent.card}
+    raw = json.dumps({"fine_tuned_from": Path(name).name, **binding}, ensure_ascii=False).encode()
     with storage_errors(f"writing {folder / _PARENT}"):
         write_atomically(folder / _PARENT, raw)
 
@@ -183,15 +182,16 @@ def inherited_card(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / _PARENT).read_bytes()))
 
 
-def unused_by_fine_tuning(wishes: RunOverrides) -> list[str]:
+def unused_by_fine_tuning(requested: RunOverrides) -> list[str]:
     """List the settings that have no effect on fine-tuning, as lines to print."""
     notes = []
-    if wishes.preset is not None:
+    if requested.preset is not None:
         notes.append(
             f"--init keeps the sizes, the pieces and the search of its model: of preset "
-            f"{wishes.preset}, the settings of training alone are used."
+            f"{requested.preset}, only the settings of training are used."
         )
-    text = sorted(name for name in wishes.explicit if name.startswith("text."))
+    text = sorted(name for name in requested.explicit if name.startswith("text."))
+    # Dropout only changes how pieces are applied.
     text = [name for name in text if name != "text.bpe_dropout"]
     if text:
         notes.append(f"--init keeps the pieces of its model: {', '.join(text)} has no effect.")
@@ -199,40 +199,42 @@ def unused_by_fine_tuning(wishes: RunOverrides) -> list[str]:
 
 
 def _as_prepared(config: Config, named: Mapping[str, Any]) -> Config:
-    """Text and data as they were prepared.
+    """Take the settings of text and data from the prepared folder.
 
-    What was named must be the same, but for settings that do not shape the data.
+    Explicit settings that shape the data must agree with it.
     """
     folder = config.data.prepared
-    wanted = flatten(config)
+    requested = flatten(config)
     prepared = prepared_settings(Path(folder))
     for key in named.keys() & prepared.keys() - _SHAPES_NO_DATA:
-        if wanted[key] != prepared[key] and not _same_files(prepared[key], wanted[key]):
+        if requested[key] != prepared[key] and not _same_files(prepared[key], requested[key]):
             raise ConfigError(
-                f"{folder} was prepared with {key}={prepared[key]!r}, not {wanted[key]!r}: leave "
-                "that out, or prepare another folder."
+                f"{folder} was prepared with {key}={prepared[key]!r}, not {requested[key]!r}: "
+                "leave that out, or prepare another folder."
             )
     return replace(
         config, {key: prepared[key] for key in prepared.keys() - (_SHAPES_NO_DATA & named.keys())}
     )
 
 
-def resumed_config(folder: Path, wishes: RunOverrides) -> Config:
-    """The run's own settings, with those changed that may change.
+def resumed_config(folder: Path, requested: RunOverrides) -> Config:
+    """Return the settings of a resumed run: the saved ones, with permitted changes.
 
-    Any other difference is refused.
+    Raise a RunError for any other difference.
     """
+    # Old runs may use old names of settings, which `from_tree` knows.
     saved = from_tree(read_toml(folder / _SETTINGS))
-    named = wishes.explicit
-    if wishes.preset is not None and not saved.training.init:
-        suggested = make_config(wishes.preset)  # raises an error for an unknown preset
+    explicit = requested.explicit
+    if requested.preset is not None and not saved.training.init:
+        suggested = make_config(requested.preset)  # raises an error for an unknown preset
+        # A preset only suggests how to train, but a model of another size is another run.
         sizes = {
             key: flatten(suggested)[key]
-            for key in PRESETS[wishes.preset]
+            for key in PRESETS[requested.preset]
             if key.startswith("model.")
         }
-        named = sizes | named
-    old, new = flatten(saved), flatten(replace(saved, named))
+        explicit = sizes | explicit
+    old, new = flatten(saved), flatten(replace(saved, explicit))
     for key in new:
         if key not in _CHANGEABLE and new[key] != old[key] and not _same_files(old[key], new[key]):
             raise RunError(
@@ -251,9 +253,9 @@ def write_settings(folder: Path, config: Config) -> None:
 
 
 def _same_files(old: Any, new: Any) -> bool:
-    """The same corpora, although named from another folder.
+    """True if two lists of corpora name the same files, perhaps relative to another folder.
 
-    What came through a pipe cannot be compared.
+    Pipes count as the same: their text cannot be compared.
     """
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
         return False
@@ -262,12 +264,12 @@ def _same_files(old: Any, new: Any) -> bool:
             return False
         for side in ("source", "target"):
             same = Path(before[side]).resolve() == Path(after[side]).resolve()
-            if not same and not _passes(after[side]):
+            if not same and not _is_stream(after[side]):
                 return False
     return True
 
 
-def _passes(name: str) -> bool:
+def _is_stream(name: str) -> bool:
     """True if a file can be read only once: standard input, a pipe."""
     path = Path(name)
     return name == "-" or (
@@ -275,8 +277,9 @@ def _passes(name: str) -> bool:
     )
 
 
-def _keep_what_passes(config: Config, folder: Path) -> Config:
+def _copy_streams(config: Config, folder: Path) -> Config:
     """Copy text that can be read only once into the run's folder."""
+    # A pipe would be empty when the run is resumed.
     before = {name: getattr(config.data, name) for name in ("corpora", "valid", "test")}
     sides = [corpus.source for many in before.values() for corpus in many]
     sides += [corpus.target for many in before.values() for corpus in many]
@@ -285,15 +288,16 @@ def _keep_what_passes(config: Config, folder: Path) -> Config:
             "standard input can be only one file: send one .tsv, or name the other side's file."
         )
     changed: dict[str, Any] = {}
+    # Rewrite the settings, so that a resumed run reads the copies.
     for name, corpora in before.items():
         trees = [to_tree(corpus) for corpus in corpora]
         for number, tree in enumerate(trees):
             for side in ("source", "target"):
-                if tree[side] and _passes(tree[side]):
+                if tree[side] and _is_stream(tree[side]):
                     folder.mkdir(exist_ok=True)
-                    kept = folder / f"{name}-{number}.{side}"
-                    with open_bytes(tree[side]) as origin, open(kept, "wb") as file:
+                    copy = folder / f"{name}-{number}.{side}"
+                    with open_bytes(tree[side]) as origin, open(copy, "wb") as file:
                         shutil.copyfileobj(origin, file)
-                    tree[side] = str(kept)
+                    tree[side] = str(copy)
                     changed[f"data.{name}"] = trees
     return replace(config, changed) if changed else config

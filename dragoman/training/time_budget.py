@@ -1,4 +1,4 @@
-"""Divide a promised time between the parts of a task."""
+"""Keep a time limit: divide the time between the parts of a task."""
 
 import time
 
@@ -7,7 +7,7 @@ QUIET = 5.0  # print a line after this many silent seconds
 
 class Clock:
     def __init__(self, seconds: float, started: float | None = None):
-        """`started`: when the work began, by `now()`; else it begins here."""
+        """Start the clock, or let it start at an earlier time of `now()`."""
         self._started = now() if started is None else started
         self._seconds = max(seconds, 1e-9)
         self._reserved = 0.0
@@ -31,9 +31,11 @@ class Clock:
         self._reserved += seconds
 
     def needed(self, seconds: float) -> float:
-        """As many in all as would leave so many for the work, as things have gone so far."""
+        """Return the total time that would leave this many seconds from here."""
         return self.passed + self._reserved + seconds
 
+    # Unlike `share`, this counts the reserved time too: it limits work that comes before the
+    # reservation.
     def is_past(self, share: float) -> bool:
         """True if this share of the whole time has passed."""
         return self.passed > share * self._seconds

@@ -4,7 +4,7 @@ All randomness of step s follows from (seed, s): dropout is seeded for each micr
 gradient is divided once, by the target tokens of the whole step, so the number of micro-batches
 does not change it.
 
-The GPU lags behind the host: a step is launched, and its loss is read only after the next launch.
+The host runs ahead of the GPU: it reads the loss of a step only after launching the next one.
 """
 
 import copy
@@ -83,7 +83,7 @@ class Trainer:
         make = GRADIENTS[config.training.objective]
         self.gradients: Gradients = make(self.model, config, device, data.codec.target, ranks)
         self._pending: _PendingStep | None = None
-        self._stopping = False  # a rank was interrupted, and all ranks know it
+        self._stopping = False  # True once all ranks know that one was interrupted
         self.loader = Loader(
             data.train, data.codec, config, progress.micro_batch_tokens, ranks.rank, ranks.size
         )
@@ -134,6 +134,7 @@ class Trainer:
         return True
 
     def is_done(self) -> bool:
+        # A patience of 0 never stops early.
         patience = self.config.training.patience
         return (
             self.progress.step >= self.last_step
@@ -199,7 +200,7 @@ class Trainer:
             except (RuntimeError, MemoryError) as error:
                 if not _is_out_of_memory(error):
                     raise
-                # the other ranks are waiting inside the model
+                # Sharded ranks cannot retry: the others are waiting inside the model.
                 if self.model is not self.unsharded_model:
                     raise RunError(
                         f"step {step} does not fit into memory; {self._last_saved()}. Resume "
@@ -208,7 +209,7 @@ class Trainer:
                     ) from None
                 if max(len(batch.indices) for batch in batches) == 1:
                     raise RunError(
-                        f"step {step}: one sentence alone does not fit into memory; "
+                        f"step {step}: a single sentence does not fit into memory; "
                         f"{self._last_saved()}. Lower data.max_length or choose a smaller model."
                     ) from None
             if self.device.type == "cuda":
@@ -244,6 +245,7 @@ class Trainer:
 
     def _validate_and_save(self, journal: Journal) -> None:
         """Validate, then save, even if the validation fails."""
+        # The pending step belongs to this checkpoint: the log must contain it first.
         self.log_pending_step(journal)
         try:
             if self.data.valid.sources:
@@ -258,8 +260,10 @@ class Trainer:
         progress = self.progress
         nll = self.validator.nll(self.data.valid)
         score = self.validator.bleu(self.data.valid)
+        # e^700 is about the largest float.
         journal.validation(progress.step, {"perplexity": math.exp(min(nll, 700)), "BLEU": score})
         if score > progress.best_bleu:
+            # Only a better score counts: equal scores must not postpone the end forever.
             progress.best_bleu = score
             progress.best_step = progress.step
             progress.best_flops = progress.flops
@@ -279,7 +283,7 @@ class Trainer:
     def save(self, journal: Journal, interim: bool = False) -> None:
         """Write a checkpoint. An interim one is for resuming only and is never averaged."""
         self.log_pending_step(journal)
-        # Check all that a checkpoint holds: batch norms have running averages besides weights.
+        # Check all tensors of a checkpoint: batch norms have running averages, too.
         for name, weight in get_weights(self.model).items():
             if not bool(full_tensor(torch.isfinite(weight).all())):
                 raise RunError(
@@ -309,6 +313,7 @@ class Trainer:
         except (RuntimeError, MemoryError) as error:
             if not _is_out_of_memory(error) or self.model is not self.unsharded_model:
                 raise
+        # The measurement must leave no trace in the first step.
         self.gradients.zero()
         return elapsed
 
@@ -316,6 +321,7 @@ class Trainer:
         training = self.config.training
         if not training.max_epochs:
             return training.max_steps
+        # Fractions of an epoch count, and the number of steps depends on the data.
         return min(
             training.max_steps,
             max(1, math.ceil(training.max_epochs * self.loader.steps_in_epoch())),

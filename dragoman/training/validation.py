@@ -47,6 +47,8 @@ class Validator:
         self._model.eval()
         scores: list[np.ndarray] = []
         for to, rows in self._by_language(sentences):
+            # A pair that training would skip says nothing about training, and a very long one
+            # might not fit into memory.
             mine = self._ranks.shard(rows)
             fitting = [
                 row
@@ -57,12 +59,14 @@ class Validator:
             targets = [sentences.targets[row] for row in fitting]
             scores += self.translator.score(sources, targets, to)
         nll = -sum(float(score.sum(dtype=np.float64)) for score in scores)
+        # Sum over ranks before dividing: they may have different numbers of pieces.
         nll, pieces = np.sum(self._ranks.gather_objects([(nll, sum(map(len, scores)))]), axis=0)
         return float(nll / pieces) if pieces else math.nan
 
     def translate(self, sentences: Sentences, beam: int) -> list[str]:
         self._model.eval()
         outputs = [""] * len(sentences.sources)
+        # All ranks go through the languages in the same order, since each gathers with all others.
         for to, rows in self._by_language(sentences):
             request = Request(to=to, decoding=replace(self._config.decoding, beam_size=beam))
             translations = self.translator(

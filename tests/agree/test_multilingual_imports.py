@@ -174,7 +174,7 @@ def test_the_language_of_a_text_is_guessed_or_asked_for(m2m: Path, nllb: Path, t
     told = Request(to="en", source_language="de")
     text = "das ist nicht die Stadt"
     assert guessing(text, Request(to="en")) == guessing(text, told)
-    with pytest.raises(TranslationError, match="must be told the language of the text"):
+    with pytest.raises(TranslationError, match="needs the language of the text"):
         Translator.load(tmp_path / "nllb", "cpu")("eins", Request(to="eng_Latn"))
 
 

@@ -98,7 +98,7 @@ def run(g: NativeBlocks, threads: int = 1, **inputs: np.ndarray) -> list[np.ndar
         [array.nbytes for array in arrays.values()],
     )
     session = onnxruntime.InferenceSession(
-        g.serialise("test"), options, providers=["CPUExecutionProvider"]
+        g.serialize("test"), options, providers=["CPUExecutionProvider"]
     )
     return list(session.run(None, inputs | g._matrices.inputs))
 

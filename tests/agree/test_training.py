@@ -104,7 +104,7 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
     monkeypatch.setattr(
         trainer.gradients, "accumulate", lambda batch, tokens: too_large(batches[0], tokens)
     )
-    with pytest.raises(RunError, match="one sentence alone does not fit"):
+    with pytest.raises(RunError, match="a single sentence does not fit"):
         trainer._accumulate_with_retry(batches, 1, tokens, journal)
     journal.close()
 

@@ -87,7 +87,7 @@ def test_the_lexical_model_learns_a_language_that_differs_in_its_words_alone() -
     model = build_model(
         small_config(model__architecture="lexical").model, WORDS, WORDS, shared=True
     )
-    model.set_counts(counted.lexicon(len(WORDS), nobody=0), counted.occurrences(len(WORDS)) + 1)
+    model.set_counts(counted.lexicon(len(WORDS), empty=0), counted.occurrences(len(WORDS)) + 1)
     engine = TorchEngine(model, WORDS, WORDS, torch.device("cpu"))
     found = beam_search(engine, [[*x, WORDS.eos] for x, _ in unseen], Task(DecodingConfig()))
     assert [list(hypotheses[0].tokens) for hypotheses in found] == [y for _, y in unseen]

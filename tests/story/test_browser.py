@@ -1,7 +1,6 @@
 """The pages in a real browser: Chromium as Debian has it, driven by Playwright. Skipped where there
 is none."""
 
-import json
 import os
 import re
 import shutil
@@ -21,7 +20,6 @@ from dragoman.lab.explain.sentence_inspection import inspect_sentence
 from dragoman.lab.explain.trace import trace_pair
 from dragoman.model.build import build_model
 from dragoman.serve.service import Service
-from dragoman.training.watch import _FILES as WATCHED
 from tests.conftest import NUMBERS, small_config
 from tests.serving import running
 
@@ -413,30 +411,3 @@ def test_the_report_of_claims_reads_on_a_screen_and_on_a_phone(
     sync_api.expect(last.locator("h2")).to_be_in_viewport()
     assert len(asked) == 1
     picture(page, tmp_path, f"claims-{size[0]}-{theme}")
-
-
-def test_the_page_of_a_run_wraps_words_that_are_wider_than_their_box(chromium, tmp_path) -> None:
-    long = "Donaudampfschifffahrtsgesellschaftskapitänsmützenfabrikationsstätte" * 3
-    sentence = {"source": long, "reference": long, "translation": long, "attention": None}
-    looks = {
-        "architecture": "transformer", "lastStep": 10,
-        "looks": [{"step": 0, "sentences": [sentence] * 3}],
-    }  # fmt: skip
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
-
-    def answer(route) -> None:
-        path = "/" + route.request.url.rpartition("/")[2]
-        if path in WATCHED:
-            file, kind = WATCHED[path]
-            route.fulfill(body=file.read_bytes(), content_type=f"{kind}; charset=utf-8")
-        else:
-            route.fulfill(body=json.dumps(looks) if path == "/looks" else "")
-
-    page.route("**/*", answer)
-    page.goto("http://127.0.0.1:1/")
-    page.locator(".sentence .said").first.wait_for(timeout=_LONGEST_MS)
-    picture(page, tmp_path, "watch")
-    for box in page.locator(".sentence").all():
-        own, inside = box.evaluate("(box) => [box.clientWidth, box.scrollWidth]")
-        assert inside <= own
-    page.close()

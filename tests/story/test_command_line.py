@@ -273,7 +273,7 @@ def test_fine_tuning_keeps_search_and_licence_and_says_what_it_does_not_use(
         "--device", "cpu", "--set", "training.max_steps=2", "--set", "text.vocab_size=300",
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    assert "of preset tiny, the settings of training alone are used" in answer.err
+    assert "of preset tiny, only the settings of training are used" in answer.err
     assert "text.vocab_size has no effect" in answer.err
     tuned = read_bundle(tmp_path / "tuned")
     assert tuned.config.decoding == config.decoding
@@ -376,8 +376,8 @@ def mistakes(tmp_path) -> dict[str, tuple[list[object], str]]:
             ["train", *good, "--out", tmp_path / "file"],
             "file is a file: choose a folder",
         ),
-        "one side forgotten": (["train", good[0], *out], "good.de has one side alone: name the"),
-        "one side forgotten in a check": (["check", good[0]], "good.de has one side alone"),
+        "one side forgotten": (["train", good[0], *out], "good.de has only one side: name the"),
+        "one side forgotten in a check": (["check", good[0]], "good.de has only one side"),
         "a folder is no text": (["translate", "x", tmp_path], "is a folder: give a text"),
         "beam of a sample": (["translate", "x", "--sample", "--beam", 2], "--beam is for a search"),
         "seed of a search": (["translate", "x", "--seed", 7], "--seed is for sampling: add"),
@@ -636,5 +636,5 @@ def test_training_says_when_a_language_is_another_than_named(dragoman, tmp_path)
         "--preset", "tiny", "--set", "text.vocab_size=500",
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    assert "the source is said to be 'fr', and seems to be 'de'" in answer.err
-    assert "the target is said to be 'es', and seems to be 'en'" in answer.err
+    assert "the source should be 'fr', but seems to be 'de'" in answer.err
+    assert "the target should be 'es', but seems to be 'en'" in answer.err

@@ -254,7 +254,7 @@ def test_text_that_is_not_to_be_translated_comes_back_with_a_note(dragoman) -> N
     assert answer.out.splitlines()[:2] == texts[:2]
     assert "station" in answer.out.splitlines()[2]
     assert "line 1: this text seems to be in 'ru'" in answer.err
-    assert "line 2: this text is in 'en' already" in answer.err
+    assert "line 2: this text is already in 'en'" in answer.err
     assert answer.err.count("\n") == 2
     answer = dragoman("translate", texts[0], "--from", "de", "--to", "en")  # somebody knows better
     assert answer.err == ""

@@ -314,9 +314,9 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a language speaks to the terminal": (
         json_entries("languages.json", target=[ESCAPE]),
-        "is no code",
+        "is not a language code",
     ),
-    "a language is a table": (json_entries("languages.json", target=[{"a": 1}]), "is no code"),
+    "a language is a table": (json_entries("languages.json", target=[{"a": 1}]), "is not a language code"),
     "languages without tags": (
         json_entries("languages.json", target=["en", "fr"]),
         "no piece >>en<<",
@@ -380,8 +380,8 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: forge(folder, "shared.spm", (KEPT / "shared.spm").read_bytes()[:2000]),
         "forged",
     ),
-    "rules that make text grow": (growing_rules, "a rule that replaces a few bytes by 20,000"),
-    "no special pieces": (other_special_pieces, "has none for pad"),
+    "rules that make text grow": (growing_rules, "a normalization rule that expands to 20,000"),
+    "no special pieces": (other_special_pieces, "has no valid id for pad"),
     "a shortlist of other pieces": (
         shortlist(always=[3, 2**32 - 1], candidates=[], ends=[0] * 300),
         "shortlist",

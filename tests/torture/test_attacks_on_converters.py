@@ -157,11 +157,11 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a vocabulary without an end": (contents("vocab.json", b"{}"), "no piece"),
     "a language that speaks to the terminal": (
         entries("tokenizer_config.json", source_lang=ESCAPE),
-        "is no code",
+        "is not a language code",
     ),
     "a language that is a list": (
         entries("tokenizer_config.json", target_lang=["en"]),
-        "is no code",
+        "is not a language code",
     ),
     "settings that are a pipe": (replaced_by(os.mkfifo, "config.json"), "not a regular file"),
     "pieces that are a pipe": (replaced_by(os.mkfifo, "source.spm"), "not a regular file"),

@@ -1,2 +1,3 @@
-"""The Transformer as ONNX graphs, built in memory from settings and weights: no graph is ever read
-from a file."""
+"""Build ONNX graphs of the Transformer in memory, from settings and weights; none is read from a
+file.
+"""

@@ -1,10 +1,8 @@
-"""An ONNX graph in the making, node by node. Its weights stay where they are: in the arrays of the
-bundle.
+"""Build an ONNX graph node by node, without copying weights.
 
-A graph names a weight and says where it lies ("external data"): in a file named after the weight.
-There is no such file. The engine gives ONNX Runtime the bundle's array in its place, so several
-graphs share one copy. A matrix may be used in part: rows lie together, so a range of them is a
-tensor of its own.
+The graph declares each weight as "external data" in a file named after the weight. There is no such
+file: the engine passes the bundle's array to ONNX Runtime in its place, so several graphs share one
+copy. Rows are contiguous in memory, so a range of rows of a matrix is a tensor, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +20,7 @@ Weights = Mapping[str, np.ndarray]
 
 
 class Graph:
-    """Values are named by what made them; weights by their names in the bundle."""
+    """A graph under construction; weights keep their names in the bundle."""
 
     def __init__(self, weights: Weights):
         self.weights = weights
@@ -40,7 +38,7 @@ class Graph:
         self._outputs.append(onnx_writer.value_info(name, kind, shape))
 
     def weight(self, name: str, rows: Rows | None = None) -> str:
-        """A weight, or some rows of it, as an initializer without data of its own."""
+        """Add a weight, or some of its rows, as external data; return its name."""
         label = name if rows is None else f"{name}[{rows[0]}:{rows[1]}]"
         if label not in self._initializers:
             array = self.weights[name]
@@ -58,6 +56,8 @@ class Graph:
         return label
 
     def constant(self, value: np.ndarray | float | Sequence[int]) -> str:
+        """Add a constant, whose data is stored in the graph; return its name."""
+        # Python floats become float32, the only float type in our graphs.
         array = np.float32(value) if isinstance(value, float) else np.asarray(value)
         name = f"constant_{len(self._initializers)}"
         self._initializers[name] = onnx_writer.tensor(np.asarray(array), name)
@@ -71,10 +71,13 @@ class Graph:
         domain: str = "",
         **attributes: Any,
     ) -> Any:
-        """A node; the name of its output, or a list of them. `names` gives these, or how many to
-        invent."""
+        """Add a node; return the name of its output, or a list of names.
+
+        `names` are the names of the outputs, or how many to generate.
+        """
         if isinstance(names, int):
             names = [f"{kind}_{len(self._nodes)}_{i}" for i in range(names)]
+        # A model must declare the version of every domain that it uses.
         self._domains.add(domain)
         self._nodes.append(onnx_writer.node(kind, inputs, names, domain, attributes))
         return names[0] if len(names) == 1 else names
@@ -84,7 +87,7 @@ class Graph:
     ) -> Any:
         return self.op(kind, *inputs, names=names, domain=MICROSOFT, **attributes)
 
-    def serialise(self, name: str) -> bytes:
+    def serialize(self, name: str) -> bytes:
         return onnx_writer.model(
             name,
             self._nodes,

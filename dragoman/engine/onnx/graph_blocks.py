@@ -1,9 +1,9 @@
-"""The parts of a Transformer as ONNX nodes, under the names that `dragoman/model` gives their
-weights.
+"""The parts of a Transformer as ONNX nodes, named after their weights in `dragoman/model`.
 
-An int8 product quantises each row of its input with a scale of that row's own: no row depends on
-its neighbours. Where it is known how large a product's input becomes (`Ranges`), one scale serves
-all rows there are.
+An int8 product quantizes each row of its input with its own scale, so no row depends on its
+neighbors. If the range of a product's input is known (`Ranges`), one scale serves all rows.
+
+    R rows, N outputs, K inputs of a product
 """
 
 import math
@@ -18,10 +18,10 @@ from dragoman.engine.onnx.graph import Graph, Rows, Weights
 from dragoman.engine.onnx.kernels import is_x86
 
 EPSILON = 1e-5  # of torch.nn.LayerNorm
+# The largest absolute value in the output of a norm or an attention, by its name
 Ranges = Mapping[str, float]
-"""The largest number, its sign aside, that a norm or an attention of this name puts out."""
 UNKNOWN: Ranges = MappingProxyType({})
-TINY = 1e-20  # the least number that a row is divided by, and that can still be divided by
+TINY = 1e-20  # small, but its reciprocal is a finite float32
 
 
 class Blocks(Graph):
@@ -33,23 +33,24 @@ class Blocks(Graph):
         self._of_each_row: dict[tuple[np.dtype, np.generic], str] = {}
         self._bytes: dict[str, tuple[str, str]] = {}
         self._ranges = ranges if self.in_bytes else {}
-        self._scales: dict[str, float] = {}  # what a byte counts in values with a known range
+        self._scales: dict[str, float] = {}  # quantization steps of values with a known range
 
     def linear(self, x: str, matrix: str, bias: str = "", rows: Rows | None = None) -> str:
-        """x Wᵀ + b, of W and b only some rows where these are named."""
+        """Compute x Wᵀ + b, or some `rows` of W and b."""
         added = self.weight(bias, rows) if bias else ""
         if matrix + SCALES not in self.weights:
             return str(self.op("Gemm", x, self.weight(matrix, rows), added, transB=1))
         if self.has_range(x):
             return self._in_known_range(x, matrix, added, rows)
-        y = self.op("Mul", *self._quantised(x, matrix, rows))
+        # The scales of rows cannot be part of the product, so multiply afterwards.
+        y = self.op("Mul", *self._quantized(x, matrix, rows))
         return str(self.op("Add", y, added)) if added else str(y)
 
     def out_of_attention(self, x: str, name: str) -> str:
-        """The last product of an attention whose values were given without their bias.
+        """Compute the output projection of an attention whose values have no bias yet.
 
-        The weights of an attention add up to 1, so a bias b of its values comes out as W b: that is
-        added to the bias of the output, once, instead of b to every value.
+        Attention weights sum to 1, so a bias b of the values becomes W b after the projection. It
+        is added to the output's bias once, instead of to every value.
         """
         matrix = f"{name}.project.to_out.weight"
         bias = self.constant(self.bias_out_of_attention(name))
@@ -67,7 +68,7 @@ class Blocks(Graph):
         return np.asarray(self.weights[f"{name}.project.to_out.bias"] + passed)
 
     def note_range(self, x: str, name: str) -> None:
-        """x is what the norm or the attention of this name puts out: its range may be known."""
+        """Look up the range of x, the output of the norm or attention of this name."""
         if name in self._ranges:
             self._scales[x] = self._ranges[name] / 127
 
@@ -75,8 +76,10 @@ class Blocks(Graph):
         return x in self._scales
 
     def _in_known_range(self, x: str, matrix: str, bias: str, rows: Rows | None) -> str:
-        """x Wᵀ + b with one scale for all of x, whatever it holds: what is beyond its range is cut
-        off. The scale and the bias are then the product's own, without passes of theirs."""
+        """Compute x Wᵀ + b with one scale for all of x; larger values are clipped.
+
+        The product then applies scale and bias itself, without further passes over the data.
+        """
         columns = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
         return self.product_in_known_range(x, columns, self.weight(matrix + SCALES, rows), bias)
 
@@ -105,22 +108,24 @@ class Blocks(Graph):
         return self.linear(x, f"{name}.weight", f"{name}.bias", rows)
 
     def of_each_row(self, x: str, value: np.generic) -> str:
-        """This value once for each row of x. (R,)"""
+        """Repeat a value for each row of x. (R,)"""
         key = value.dtype, value
         if key not in self._of_each_row:
             count = self.op("Shape", x, start=0, end=1)
             self._of_each_row[key] = self.op("ConstantOfShape", count, value=np.array([value]))
         return self._of_each_row[key]
 
-    def _quantised(self, x: str, matrix: str, rows: Rows | None) -> tuple[str, str]:
+    def _quantized(self, x: str, matrix: str, rows: Rows | None) -> tuple[str, str]:
         weight = self.op("Transpose", self.weight(matrix, rows), perm=[1, 0])
         return self.product(x, weight, self.weight(matrix + SCALES, rows))
 
     def product(self, x: str, columns: str, scales: str, positive: bool = False) -> tuple[str, str]:
-        """x in int8 with columns of bytes, and what each row is to be multiplied with. (R, N), (R,
-        1)"""
+        """Multiply x in int8 with columns of bytes; return the product (R, N) and the factors that
+        its rows must be multiplied with (R, 1).
+        """
+        # Several products may read x: quantize it once.
         if x not in self._bytes:
-            self._bytes[x] = self._quantise(x, positive)
+            self._bytes[x] = self._quantize(x, positive)
         bytes_, steps = self._bytes[x]
         y = self.microsoft(
             "MatMulIntegerToFloat",
@@ -133,12 +138,12 @@ class Blocks(Graph):
         )
         return y, self.op("Unsqueeze", steps, self.constant([1]))
 
-    def _quantise(self, x: str, positive: bool) -> tuple[str, str]:
-        """x in bytes, and the number that a byte counts in each row. (R, K), (R,)"""
+    def _quantize(self, x: str, positive: bool) -> tuple[str, str]:
+        """Quantize x; return its bytes (R, K) and the quantization step of each row (R,)."""
         size = x if positive else self.op("Abs", x)
         largest = self.op("ReduceMax", size, self.constant([1]), keepdims=0)
         if self.relu_between_bytes:
-            # a row with nothing above zero must not be divided by its largest number
+            # A row without positive numbers must not be divided by zero.
             largest = self.op("Max", largest, self.constant(TINY))
         steps = self.op("Mul", largest, self.constant(1 / (255 if positive else 127)))  # (R,)
         zeros = self.of_each_row(x, np.uint8(0 if positive else ZERO))
@@ -146,16 +151,16 @@ class Blocks(Graph):
 
     def embed(self, ids: str, positions: str, words: str) -> str:
         """√D E[x] + position."""
-        found = self.op("Gather", self.weight(words), ids, axis=0)
+        vectors = self.op("Gather", self.weight(words), ids, axis=0)
         root = self.constant(math.sqrt(self.config.d_model))
         if words + SCALES in self.weights:
             scales = self.op("Mul", self.op("Gather", self.weight(words + SCALES), ids), root)
             signed = self.weights[words].dtype == np.int8
             zeros = "" if signed else self.of_each_row(ids, np.uint8(ZERO))
-            found = self.op("DequantizeLinear", found, scales, zeros, axis=0)
+            vectors = self.op("DequantizeLinear", vectors, scales, zeros, axis=0)
         else:
-            found = self.op("Mul", found, root)
-        return str(self.op("Add", found, positions))
+            vectors = self.op("Mul", vectors, root)
+        return str(self.op("Add", vectors, positions))
 
     def feed_forward(self, x: str, name: str) -> str:
         if self.relu_between_bytes:
@@ -169,10 +174,10 @@ class Blocks(Graph):
         return self.layer(activated, f"{name}.outer")
 
     def _relu_between_bytes(self, x: str, name: str) -> str:
-        """A feed-forward network without a pass for ReLU.
+        """Compute a feed-forward network without a separate pass for ReLU.
 
-        relu(s y + b) = s relu(y + b/s): the row's scale s is left for the end. Bytes that begin at
-        0 have none for what is negative, so quantising is ReLU.
+        relu(s y + b) = s relu(y + b/s), so the row's scale s can be applied at the end. Unsigned
+        bytes with zero point 0 cannot represent negative numbers, so quantizing computes the ReLU.
         """
         outer = f"{name}.outer.weight"
         columns = self.op("Transpose", self.weight(outer), perm=[1, 0])
@@ -181,21 +186,21 @@ class Blocks(Graph):
             inner = self.layer(x, f"{name}.inner")
             z, steps = self.product(inner, columns, self.weight(outer + SCALES), positive=True)
             return str(self.op("Add", self.op("Mul", z, steps), added))
-        y, steps = self._quantised(x, f"{name}.inner.weight", None)
+        y, steps = self._quantized(x, f"{name}.inner.weight", None)
         bias = self.op("Unsqueeze", self.weight(f"{name}.inner.bias"), self.constant([0]))
-        # y + (1/s) b; `Reciprocal` rounds some rows differently beside others on Arm
+        # y + (1/s) b. On Arm, the result of `Reciprocal` depends on neighboring rows, so divide.
         inner = self.op("Gemm", self.op("Div", self.constant(1.0), steps), bias, y)
         z, more = self.product(inner, columns, self.weight(outer + SCALES), positive=True)
         y = self.op("Mul", z, self.op("Mul", steps, more))
         return str(self.op("Add", y, added))
 
     def norm(self, x: str, name: str) -> str:
-        """Layer normalisation"""
+        """Normalize each row of x."""
         gain, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         if is_x86():
             normal = self.op("LayerNormalization", x, gain, bias, epsilon=EPSILON)
         else:
-            # an operator that has rows for its channels, and is several times as fast there
+            # On Arm, InstanceNormalization with rows as channels is several times as fast.
             channels = self.op("Unsqueeze", x, self.constant([0]))  # (1, R, D)
             one, zero = (self.of_each_row(x, np.float32(value)) for value in (1, 0))
             bare = self.op("InstanceNormalization", channels, one, zero, epsilon=EPSILON)
@@ -205,15 +210,16 @@ class Blocks(Graph):
         return str(normal)
 
     def sum_and_norm(self, x: str, y: str, name: str) -> tuple[str, str]:
-        """x + y and its norm."""
+        """Return x + y and its norm."""
         total = self.op("Add", x, y)
         return total, self.norm(total, name)
 
 
 class Stream:
-    """What sublayers read (`x`) and add to."""
+    """The residual stream: sublayers read `x` and `add` their outputs."""
 
     def __init__(self, blocks: Blocks, x: str, norms: list[str], final: str):
+        # Pre-norm: normalize before each sublayer and once at the end. Post-norm: after each sum.
         self._blocks, self._pre = blocks, blocks.config.norm_position == "pre"
         self._norms = iter([*norms, final] if self._pre else norms)
         self._sum = x

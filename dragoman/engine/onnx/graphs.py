@@ -1,14 +1,13 @@
-"""The Transformer as ONNX graphs for ONNX Runtime: the encoder once per batch, a step once per
-target position.
+"""Build the Transformer's graphs for ONNX Runtime: the encoder, and a step of the decoder.
 
     B sentences, S padded source length, N source tokens without padding, w hypotheses per sentence,
     R = B*w rows, M room in the caches, D width, H heads, K = D/H, V target vocabulary.
 
-The encoder's products see real tokens only, packed as (N, D); attention alone sees the padded (B,
-P, D), where P is the longest sentence of those that are encoded at once. The keys and values that
-the decoder looks at are computed there too, once per sentence, and shared by its hypotheses. A step
-appends to the caches in place: whoever runs it binds each as input and output at once. With an
-SSRU, a cache is the cell of a layer, (R, D), and a step writes over it.
+The encoder's products take real tokens only, packed as (N, D). Its attention takes padded sentences
+(B, P, D), where P is the longest sentence of a run. The encoder graph also computes the keys and
+values for cross-attention, once per sentence; all of its hypotheses share them. A step appends to
+the caches in place: the engine binds the same array as input and output. The cache of an SSRU layer
+is its cell (R, D), which a step overwrites.
 """
 
 import numpy as np
@@ -23,12 +22,12 @@ from dragoman.engine.onnx.onnx_writer import FLOAT, INT32, INT64, KINDS
 from dragoman.engine.protocol import alignment_layer
 from dragoman.text.vocabulary import Vocabulary
 
-LISTED = "listed."  # before the names of weights of which a list names some rows
-HEAD_MULTIPLE = 8  # ONNX Runtime's GroupQueryAttention takes heads of such a number of features
+LISTED = "listed."  # prefix of weights that contain only the rows of a shortlist
+HEAD_MULTIPLE = 8  # ONNX Runtime's GroupQueryAttention needs a multiple of 8 features per head
 
 
 def beyond_graphs(config: ModelConfig) -> list[str]:
-    """What a model has that these graphs do not know.
+    """List the properties of a model that these graphs do not support.
 
     >>> beyond_graphs(ModelConfig(d_model=12, num_heads=3))
     ['heads of 4 features (not a multiple of 8)']
@@ -47,34 +46,36 @@ def encoder_graph(
     greedy: bool = False,
     matrices: Matrices | None = None,
 ) -> bytes:
-    """Packed source tokens to the keys and values of each decoder layer.
+    """Build the encoder: from packed source tokens to the keys and values of each decoder layer.
 
-    `greedy`: as the steps of a greedy search want them. `matrices`: for our own operators
-    (`native`).
+    `greedy`: in the layout for the steps of a greedy search. `matrices`: packed matrices for our
+    own operators (`native`).
     """
     g = _blocks(config, weights, ranges, matrices)
     width = config.d_model
     heads = config.num_heads
     ids = g.input("ids", INT64, ["N"])
+    # Position vectors are inputs, so sinusoids need no limit on the length.
     positions = g.input("positions", FLOAT, ["longest", width])
-    columns = g.input("columns", INT64, ["N"])  # of each token in its sentence
+    columns = g.input("columns", INT64, ["N"])  # position of each token in its sentence
     native = isinstance(g, NativeBlocks)
     if native:
         lengths = g.input("lengths", INT64, ["B"])
     else:
-        places = g.input("places", INT64, ["N"])  # of each token among the B*P padded ones
-        # the packed token at each padded place, any one at padding
+        places = g.input("places", INT64, ["N"])  # index of each token in the padded (B*P,)
+        # The packed token at each padded position; any token at padding
         tokens = g.input("tokens", INT64, ["B", "P"])
         # 0 at words, a large negative number at padding
         mask = g.input("mask", FLOAT, ["B", 1, "P", "P"])
-    # the token at each place of the memory, which others than these sentences may have to fit into
+    # The same for the decoder, where S is the longest sentence of the whole batch
     memory_tokens = g.input("memory_tokens", INT64, ["B", "S"])
 
     def qkv_in_bytes(x: str, name: str) -> list[str]:
-        """Queries, keys and values. (N, D) each
+        """Compute queries, keys and values, those without biases. (N, D) each
 
-        Three products that stay in the cache beat one. The bias of a key adds the same to all
-        scores of a query, which softmax does not see.
+        Three products whose data stays in the cache are faster than one. The bias of the keys adds
+        the same number to all scores of a query, which softmax ignores; the bias of the values is
+        added later (`out_of_attention`).
         """
         layer = f"{name}.project.to_qkv"
         return [
@@ -83,7 +84,7 @@ def encoder_graph(
         ]
 
     def padded_qkv(x: str, name: str) -> list[str]:
-        """The same. (B, P, D) each"""
+        """Compute queries, keys and values of padded sentences. (B, P, D) each"""
         layer = f"{name}.project.to_qkv"
         if g.in_bytes:
             return [g.op("Gather", part, tokens, axis=0) for part in qkv_in_bytes(x, name)]
@@ -103,6 +104,7 @@ def encoder_graph(
             return g.out_of_attention(packed, name)
         return g.layer(packed, f"{name}.project.to_out")
 
+    # From here on, the layers in the order of model/transformer.py.
     x = g.embed(ids, g.op("Gather", positions, columns, axis=0), "source_embedding.words.weight")
     layers = [f"encoder.{i}" for i in range(config.num_encoder_layers)]
     stream = Stream(g, x, _norms(layers, "attention", "feed_forward"), "encoder_norm")
@@ -119,7 +121,7 @@ def encoder_graph(
         by_token = [0, 2, 1, 3]
         orders = {"k": by_token, "v": by_token}
         if not greedy and not native:
-            # q·k/√K: the keys are divided, once
+            # q·k/√K: divide the keys, once per sentence, instead of the queries of every step.
             k = g.op("Mul", k, g.constant(float((width // heads) ** -0.5)))
             orders["k"] = [0, 2, 3, 1]
         for name, part in {"k": k, "v": v}.items():
@@ -127,7 +129,7 @@ def encoder_graph(
             split = g.op("Reshape", padded, g.constant([0, 0, heads, -1]))
             g.op("Transpose", split, names=[f"memory_{name}_{i}"], perm=orders[name])
             g.output(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy or native))
-    return g.serialise("encoder")
+    return g.serialize("encoder")
 
 
 def step_graph(
@@ -138,18 +140,19 @@ def step_graph(
     greedy: bool = False,
     matrices: Matrices | None = None,
 ) -> bytes:
-    """Each row's last token to the log-probabilities of its next ones, the k best of them picked
-    out.
+    """Build a step: from each row's last token to the log-probabilities of the next one, and the k
+    best of them.
 
-    `greedy`: every sentence has one hypothesis, and nobody asks where it looks.
+    `greedy`: one hypothesis per sentence, without attention weights.
     """
     g = _blocks(config, weights, ranges, matrices)
     bias = OUTPUT_BIAS if OUTPUT_BIAS in weights else ""
     logits = g.linear(_decoder(g, greedy), _first(weights, *OUTPUT_MATRICES), bias)
+    # Pieces that no translation may contain get -inf after the softmax.
     barred = np.zeros(len(target), dtype=np.float32)
     barred[list(target.never)] = -np.inf
     _best(g, logits, "best_tokens", g.constant(barred))
-    return _with_outputs(g, len(target)).serialise("step")
+    return _with_outputs(g, len(target)).serialize("step")
 
 
 def listed_step_graph(
@@ -159,12 +162,11 @@ def listed_step_graph(
     greedy: bool = False,
     matrices: Matrices | None = None,
 ) -> bytes:
-    """The same, each row with a list of pieces of its own, L at most; no other is computed or
-    counts.
+    """Build a step in which each row has its own shortlist of at most L pieces.
 
-    The product is with the U pieces that the lists of a batch hold together. Each row takes its own
-    out of them, and softmax sees these alone, in the order of the list: which others were computed
-    changes no bit.
+    The product covers the U pieces in the union of the batch's lists. Each row then gathers its own
+    pieces, and softmax runs over these, in the order of the list. So the other lists of a batch do
+    not change a single bit.
     """
     g = _blocks(config, weights, ranges, matrices)
     x = _decoder(g, greedy)
@@ -172,8 +174,8 @@ def listed_step_graph(
     quantized = matrix + SCALES in weights
     columns = g.input("columns", KINDS[weights[matrix].dtype], [config.d_model, "U"])
     pieces = g.input("pieces", INT64, ["U"])
-    places = g.input("places", INT64, ["R", "L"])  # of the row's own among the pieces
-    # biases; what fills up a shorter list is worth nothing
+    places = g.input("places", INT64, ["R", "L"])  # indices of the row's pieces in the union
+    # Biases; -inf after the end of a shorter list
     added = g.input("added", FLOAT, ["R", "L"])
     if quantized and g.has_range(x):
         logits = g.product_in_known_range(x, columns, g.input("column_scales", FLOAT, ["U"]))
@@ -191,7 +193,7 @@ def listed_step_graph(
         names=["best_tokens"],
         axis=0,
     )
-    return _with_outputs(g, "L").serialise("listed step")
+    return _with_outputs(g, "L").serialize("listed step")
 
 
 def one_list_step_graph(
@@ -202,10 +204,10 @@ def one_list_step_graph(
     greedy: bool = False,
     matrices: Matrices | None = None,
 ) -> bytes:
-    """The same, all rows with the same list.
+    """Build a step in which all rows share one shortlist.
 
-    Its output weights are constants, under names of their own (`of_one_list`): ONNX Runtime lays
-    them out for the product once, not at every step.
+    Its output weights are constants with their own names (`of_one_list`), so ONNX Runtime arranges
+    them for the product once, not at every step.
     """
     g = _blocks(config, weights, ranges, matrices)
     x = _decoder(g, greedy)
@@ -213,13 +215,14 @@ def one_list_step_graph(
     logits = g.linear(x, matrix, LISTED + OUTPUT_BIAS)
     _best(g, logits, "order")
     longest = len(weights[matrix])
+    # `resize` repeats the list; the repeated pieces have biases of -inf.
     filled = g.constant(np.resize(pieces, longest))
     g.op("Gather", filled, "order", names=["best_tokens"], axis=0)
-    return _with_outputs(g, longest).serialise("one list's step")
+    return _with_outputs(g, longest).serialize("one list's step")
 
 
 def of_one_list(weights: Weights, pieces: np.ndarray, longest: int) -> dict[str, np.ndarray]:
-    """The rows of the output's weights that a list names; what fills it up is worth nothing."""
+    """Return the output weights of a list's pieces, padded to `longest` with biases of -inf."""
     matrix = _first(weights, *OUTPUT_MATRICES)
     names = [name for name in (matrix, matrix + SCALES) if name in weights]
     filled = np.resize(pieces, longest)
@@ -229,7 +232,7 @@ def of_one_list(weights: Weights, pieces: np.ndarray, longest: int) -> dict[str,
 
 
 def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
-    """The output's columns for some pieces, as `listed_step_graph` takes them."""
+    """Build a graph that gathers the output's columns of some pieces for `listed_step_graph`."""
     g = Graph(weights)
     matrix = _first(weights, *OUTPUT_MATRICES)
     pieces = g.input("pieces", INT64, ["U"])
@@ -239,20 +242,21 @@ def columns_graph(config: ModelConfig, weights: Weights) -> bytes:
     if matrix + SCALES in weights:
         g.op("Gather", g.weight(matrix + SCALES), pieces, names=["column_scales"], axis=0)
         g.output("column_scales", FLOAT, ["U"])
-    return g.serialise("columns")
+    return g.serialize("columns")
 
 
 def _blocks(
     config: ModelConfig, weights: Weights, ranges: Ranges, matrices: Matrices | None
 ) -> Blocks:
-    """Nodes of our own operators if there are matrices for them, else of ONNX Runtime's."""
+    """Start a graph of our own operators if their matrices are given, else of ONNX Runtime's."""
     if matrices is None:
         return Blocks(config, weights, ranges)
     return NativeBlocks(config, weights, ranges, matrices)
 
 
 def _best(g: Blocks, logits: str, places: str, barred: str = "") -> None:
-    """`log_probs`, to which `barred` is added, the k best of them, and where these stand."""
+    """Add log-softmax and top-k: `log_probs` plus `barred`, the k best, and their indices."""
+    # k is an input, because the number of banned tokens varies.
     k = g.input("k", INT64, [1])
     if isinstance(g, NativeBlocks):
         g.best(logits, barred, k, g.input("whole", INT64, [1]), places)
@@ -272,7 +276,7 @@ def _with_outputs(g: Blocks, size: int | str) -> Blocks:
 
 
 def _decoder(g: Blocks, greedy: bool) -> str:
-    """Each row's last token to what the decoder makes of it."""
+    """Add the decoder: from each row's last token to its hidden state. (R, D)"""
     config, width, heads = g.config, g.config.d_model, g.config.num_heads
     tokens = g.input("tokens", INT64, ["R"])
     position = g.input("position", FLOAT, [1, width])
@@ -281,11 +285,11 @@ def _decoder(g: Blocks, greedy: bool) -> str:
     if not recurrent:
         past = g.input("past", INT32, ["R"])  # positions before this one
     if not recurrent and not native:
-        total = g.input("total", INT32, [])  # one more
+        total = g.input("total", INT32, [])  # positions including this one
     if native:
         lengths = g.input("lengths", INT32, ["B"])  # of the sources
     elif greedy:
-        last = g.input("last_of_source", INT32, ["B"])  # the place of its last token
+        last = g.input("last_of_source", INT32, ["B"])  # index of the source's last token
         longest = g.input("longest_source", INT32, [])
         nothing = g.input("nothing", FLOAT, ["B", 0, width])
     else:
@@ -294,7 +298,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         by_sentence = g.input("by_sentence", INT64, [4])  # B, w, H, K
 
     def to_past(x: str, i: int) -> str:
-        """Row r's keys and values go, in place, behind those of its past."""
+        """Attend to the past; append the row's keys and values to its cache in place."""
         qkv = g.layer(x, f"decoder.{i}.attention.project.to_qkv")  # (R, 3D)
         shape: list[int | str] = ["R", heads, "M", width // heads]
         caches = [g.input(f"cache_{name}_{i}", FLOAT, shape) for name in "kv"]
@@ -304,6 +308,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         if isinstance(g, NativeBlocks):
             y = g.attention_to_past(qkv, caches, past, longer, i)
             return g.layer(y, f"decoder.{i}.attention.project.to_out")
+        # One operator appends to the caches and attends; it takes queries, keys and values packed.
         y, *_ = g.microsoft(
             "GroupQueryAttention", g.op("Unsqueeze", qkv, g.constant([1])), "", "",
             *caches, past, total,
@@ -314,29 +319,29 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         return g.layer(rows, f"decoder.{i}.attention.project.to_out")
 
     def to_cell(x: str, i: int) -> str:
-        """An SSRU. (R, D)"""
+        """Compute an SSRU. (R, D)"""
         layer = f"decoder.{i}.recurrence"
         forget = g.op("Sigmoid", g.layer(x, f"{layer}.forget"))
         value = g.linear(x, f"{layer}.value.weight")
         cell = g.input(f"cache_c_{i}", FLOAT, ["R", width])
         # f c + (1 - f) v. The old cell is read before the new one is written to the same place.
-        kept = g.op("Mul", forget, g.op("Sub", cell, value))
-        new = g.op("Add", value, kept, names=[f"longer_c_{i}"])
+        change = g.op("Mul", forget, g.op("Sub", cell, value))
+        new = g.op("Add", value, change, names=[f"longer_c_{i}"])
         g.output(new, FLOAT, ["R", width])
         return str(g.op("Relu", new))
 
     def to_memory(x: str, i: int) -> str:
-        """The hypotheses of a sentence look at the same keys and values."""
+        """Attend to the source; the hypotheses of a sentence share its keys and values."""
         keys, values = (
             g.input(f"memory_{name}_{i}", FLOAT, _memory_shape(config, name, greedy or native))
             for name in "kv"
         )
         q = g.layer(x, f"decoder.{i}.cross.project.to_qkv", (0, width))
         if isinstance(g, NativeBlocks):
-            seen = "attention" if i == alignment_layer(config.num_decoder_layers) else ""
-            if seen:
-                g.output(seen, FLOAT, ["B", "w", "S"])
-            rows = g.attention_to_source(q, keys, values, lengths, i, seen)
+            weights = "attention" if i == alignment_layer(config.num_decoder_layers) else ""
+            if weights:
+                g.output(weights, FLOAT, ["B", "w", "S"])
+            rows = g.attention_to_source(q, keys, values, lengths, i, weights)
         else:
             rows = of_one(q, keys, values, i) if greedy else of_several(q, keys, values, i)
         if g.in_bytes:
@@ -344,8 +349,11 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         return g.layer(rows, f"decoder.{i}.cross.project.to_out")
 
     def of_one(q: str, keys: str, values: str, i: int) -> str:
-        """One operator for all of it, which reads no padding. To it, keys and values are a past to
-        which nothing is added: they come out in place, as they went in."""
+        """Attend with a single operator, which skips padding.
+
+        The operator is meant for self-attention: the source is its past, to which nothing is
+        appended, so keys and values come out unchanged.
+        """
         same = [f"same_{name}" for name in (keys, values)]
         for name in same:
             g.output(name, FLOAT, _memory_shape(config, "v", greedy))
@@ -357,6 +365,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
         return str(g.op("Reshape", y, g.constant([-1, width])))
 
     def of_several(q: str, keys: str, values: str, i: int) -> str:
+        # (B, w, H, K): all hypotheses of a sentence share one product with its keys.
         q = g.op("Reshape", q, by_sentence)
         scores = g.op("MatMul", g.op("Transpose", q, perm=[0, 2, 1, 3]), keys)  # (B, H, w, S)
         weights = g.op("Softmax", g.op("Add", scores, mask), axis=-1)
@@ -382,7 +391,7 @@ def _decoder(g: Blocks, greedy: bool) -> str:
 
 
 def _memory_shape(config: ModelConfig, name: str, by_token: bool) -> list[int | str]:
-    """Keys lie as the product with queries wants them, unless one operator does all of it."""
+    """Return the shape of keys or values; the plain product wants keys transposed."""
     heads, per_head = config.num_heads, config.d_model // config.num_heads
     if name == "k" and not by_token:
         return ["B", heads, per_head, "S"]
@@ -394,5 +403,5 @@ def _norms(layers: list[str], *parts: str) -> list[str]:
 
 
 def _first(weights: Weights, *names: str) -> str:
-    """Shared weights are stored under the first of their names."""
+    """Return the first of these names that exists: shared weights are stored only once."""
     return next(name for name in names if name in weights)

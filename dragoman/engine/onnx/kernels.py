@@ -1,10 +1,9 @@
-"""Which of ONNX Runtime's int8 kernels this CPU has.
+"""Probe ONNX Runtime's int8 kernels on this CPU.
 
-Activations in unsigned bytes and weights in signed ones have kernels everywhere: for AMX, VNNI and
-Arm's dot products among others. On x86 before VNNI, the kernel adds the products of two neighbours
-in 16 bits and saturates. Weights whose neighbours add up to little (`dragoman/bundle/int8.py`)
-cannot. Whether they are needed is asked, not looked up: products that only just fit are computed
-once.
+There are kernels for unsigned activations and signed weights on every CPU, among others for AMX,
+VNNI and Arm's dot products. On x86 before VNNI, the kernel adds two neighboring products in 16 bits
+and saturates. Weights with small neighbors avoid this (`dragoman/bundle/int8.py`). Whether they are
+necessary is measured once, with products that barely fit: a table of CPUs would become outdated.
 """
 
 import platform
@@ -19,30 +18,31 @@ from dragoman.bundle.int8 import signed, with_small_pairs
 from dragoman.engine.onnx.graph import Graph
 from dragoman.engine.onnx.onnx_writer import FLOAT, UINT8
 
-LONG = 64  # products in a sum: enough for every kernel to work on whole registers
+LONG = 64  # products in a sum: enough to fill the registers of every kernel
 WIDE = 16  # sums
-COUNTS_OF_ROWS = 1, 4, 5, 9  # each has kernels of its own, or leaves a remainder to one
-MOST_LANES = 16  # numbers that a CPU adds at once
+COUNTS_OF_ROWS = 1, 4, 5, 9  # different kernels compute these, or the remainder of one
+MOST_LANES = 16  # numbers in the widest registers
 
 
 class Factors(Enum):
-    """What the bytes of weights are; activations are unsigned."""
+    """The format of weights in bytes; activations are always unsigned."""
 
     SIGNED = "unsigned × signed bytes"
     SMALL_PAIRS = "unsigned × signed bytes, small pairs (no VNNI: larger weights would saturate)"
 
     def of(self, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Weights as a bundle stores them, in such bytes."""
+        """Convert weights from a bundle's format to this one."""
         return signed(self.small_enough(weights))
 
     def small_enough(self, weights: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The same, around 128 as they are stored."""
+        """Convert weights, but keep their zero point of 128, as in a bundle."""
         return with_small_pairs(weights) if self is Factors.SMALL_PAIRS else weights
 
 
+# Cached: the probe takes a moment, and the CPU does not change.
 @cache
 def best_factors() -> Factors:
-    """Those whose products are exact on this CPU."""
+    """Return the format whose products are exact on this CPU."""
     return Factors.SIGNED if _is_exact(127) else Factors.SMALL_PAIRS
 
 
@@ -51,7 +51,7 @@ def is_x86() -> bool:
 
 
 def _is_exact(largest: int) -> bool:
-    """Whether products with weights of this size, of both signs, are what they should be."""
+    """True if products with weights of this size, of both signs, are exact."""
     g = Graph({})
     weights = np.full((LONG, WIDE), largest, dtype=np.int8)
     weights[:, ::2] *= -1
@@ -71,8 +71,11 @@ def _is_exact(largest: int) -> bool:
 
 @cache
 def lanes() -> int:
-    """What the length of a source is to be filled up to a multiple of, so that the sums of its
-    attention are the same bits whatever it is filled up to."""
+    """Return the multiple to which sources must be padded.
+
+    With it, attention gives the same bits for any amount of padding.
+    """
+    # The smallest that works wastes the least padding.
     return next((few for few in (4, 8) if _sums_are_equal(few)), MOST_LANES)
 
 
@@ -83,18 +86,18 @@ def _sums_are_equal(lanes: int) -> bool:
     g.op("Attention", x, x, x, mask, names=["y"], q_num_heads=1, kv_num_heads=1)
     g.output("y", FLOAT, [1, "P", WIDE])
     session = _session(g)
-    # Kernels add several registers at once, and then what is left: so short ones and long ones.
+    # Kernels add several registers in a loop and then the remainder, so try short and long sources.
     for length in 3, 6, 13, 30, 61:
         real = np.sin(np.arange(length * WIDE, dtype=np.float32)).reshape(1, length, WIDE)
-        found = []
+        results = []
         for more in 0, 1, 2, 3, 6, 11, 18:
-            filled = (-(-length // lanes) + more) * lanes
-            longer = np.zeros((1, filled, WIDE), dtype=np.float32)
-            longer[:, :length] = real
-            masked = np.zeros((1, 1, filled, filled), dtype=np.float32)
+            size = (-(-length // lanes) + more) * lanes
+            padded = np.zeros((1, size, WIDE), dtype=np.float32)
+            padded[:, :length] = real
+            masked = np.zeros((1, 1, size, size), dtype=np.float32)
             masked[..., length:] = -1e9
-            found.append(session.run(None, {"x": longer, "mask": masked})[0][:, :length])
-        if not all(np.array_equal(one, found[0]) for one in found):
+            results.append(session.run(None, {"x": padded, "mask": masked})[0][:, :length])
+        if not all(np.array_equal(result, results[0]) for result in results):
             return False
     return True
 
@@ -103,5 +106,5 @@ def _session(g: Graph) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(
-        g.serialise("probe"), options, providers=["CPUExecutionProvider"]
+        g.serialize("probe"), options, providers=["CPUExecutionProvider"]
     )

@@ -1,10 +1,10 @@
-"""The few messages of ONNX that our graphs need, written as bytes without the `onnx` package.
+"""Write the ONNX messages that our graphs need as bytes, without the `onnx` package.
 
-A model for ONNX Runtime is one protocol-buffer message, `ModelProto`. The messages, their fields
-and the numbers of these are those of `onnx/onnx.proto` (https://github.com/onnx/onnx, IR version
-11). `storage/protobuf.py` has the wire format.
+A model for ONNX Runtime is a protocol-buffer message, `ModelProto`. The numbers of the fields below
+come from `onnx/onnx.proto` (https://github.com/onnx/onnx, IR version 11); `storage/protobuf.py` has
+the wire format.
 
-Each function below returns one message. Nothing here reads any: dragoman parses no graph.
+Each function returns one message. There is no parser: dragoman never reads a graph.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ Attribute = int | float | Sequence[int] | np.ndarray
 
 
 def tensor(array: np.ndarray, name: str = "") -> bytes:
-    """TensorProto with its numbers inside."""
+    """Write a TensorProto that contains its data."""
     little_endian = array.astype(array.dtype.newbyteorder("<")).tobytes()
     named = of_text(8, name) if name else b""
     return _tensor_kind(array.dtype, array.shape) + named + of_bytes(9, little_endian)
@@ -37,16 +37,14 @@ def tensor(array: np.ndarray, name: str = "") -> bytes:
 def external_tensor(
     name: str, dtype: np.dtype, shape: Sequence[int], location: str, offset: int, length: int
 ) -> bytes:
-    """TensorProto whose numbers are in a file of this name, or in what ONNX Runtime was given for
-    that file."""
+    """Write a TensorProto whose data is in a file, or in the array that replaces the file."""
     place = {"location": location, "offset": str(offset), "length": str(length)}
     entries = (of_bytes(13, of_text(1, key) + of_text(2, value)) for key, value in place.items())
     return _tensor_kind(dtype, shape) + of_text(8, name) + b"".join(entries) + of_int(14, EXTERNAL)
 
 
 def value_info(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
-    """ValueInfoProto: a tensor that goes into a graph or comes out, with names for what varies in
-    its shape."""
+    """Write a ValueInfoProto: an input or output of a graph; names stand for variable sizes."""
     sizes = (of_int(1, size) if isinstance(size, int) else of_text(2, size) for size in shape)
     dimensions = b"".join(of_bytes(1, size) for size in sizes)  # TensorShapeProto
     tensor_type = of_int(1, kind) + of_bytes(2, dimensions)  # TypeProto.Tensor
@@ -60,14 +58,13 @@ def node(
     domain: str,
     attributes: Mapping[str, Attribute],
 ) -> bytes:
-    """NodeProto: one operation."""
-    written = b"".join(of_text(1, name) for name in inputs) + b"".join(
-        of_text(2, name) for name in outputs
-    )
-    written += of_text(4, kind)
+    """Write a NodeProto: one operation."""
+    message = b"".join(of_text(1, name) for name in inputs)
+    message += b"".join(of_text(2, name) for name in outputs) + of_text(4, kind)
+    # Sorted, so that the same graph always gives the same bytes.
     for name, value in sorted(attributes.items()):
-        written += of_bytes(5, _attribute(name, value))
-    return written + of_text(7, domain)
+        message += of_bytes(5, _attribute(name, value))
+    return message + of_text(7, domain)
 
 
 def model(
@@ -79,7 +76,7 @@ def model(
     opsets: Mapping[str, int],
     ir_version: int,
 ) -> bytes:
-    """ModelProto with its GraphProto; `opsets` are the versions of the operators of each domain."""
+    """Write a ModelProto with its GraphProto; `opsets` are the operators' versions by domain."""
     graph = (
         _all(1, nodes)
         + of_text(2, name)
@@ -93,7 +90,7 @@ def model(
 
 
 def _attribute(name: str, value: Attribute) -> bytes:
-    """AttributeProto"""
+    """Write an AttributeProto."""
     if isinstance(value, np.ndarray):
         return of_text(1, name) + of_bytes(5, tensor(value)) + of_int(20, OF_TENSOR)
     if isinstance(value, int):
@@ -108,5 +105,5 @@ def _tensor_kind(dtype: np.dtype, shape: Sequence[int]) -> bytes:
 
 
 def _all(number: int, messages: Iterable[bytes]) -> bytes:
-    """A repeated field."""
+    """Write a repeated field."""
     return b"".join(of_bytes(number, message) for message in messages)

@@ -7,7 +7,7 @@ from dragoman.model.build import build_model
 from tests.conftest import vocabulary
 
 
-def test_an_architecture_reads_settings_that_exist() -> None:
+def test_architectures_read_existing_settings() -> None:
     settings = [name for name, _, _ in describe_settings()]
     for name in {name for entry in ARCHITECTURES.values() for name in entry.reads}:
         assert any(f"{setting}.".startswith(f"model.{name}.") for setting in settings), name
@@ -43,7 +43,7 @@ def test_an_architecture_reads_settings_that_exist() -> None:
         ("decoder-only", "model.positions.kind", "learned", "two sentences"),
     ],
 )
-def test_a_setting_that_does_not_go_with_the_architecture_is_refused(
+def test_rejects_a_setting_that_the_architecture_does_not_use(
     architecture, setting, value, reason
 ) -> None:
     named = {"model.architecture": architecture, "model.num_heads": 1, setting: value}
@@ -53,7 +53,7 @@ def test_a_setting_that_does_not_go_with_the_architecture_is_refused(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("preset", ["tiny", "small", "base", "big"])
-def test_every_preset_can_be_every_architecture(architecture: str, preset: str) -> None:
+def test_every_preset_works_with_every_architecture(architecture: str, preset: str) -> None:
     assert (
         make_config(preset, settings={"model.architecture": architecture}).model.architecture
         == architecture
@@ -61,7 +61,7 @@ def test_every_preset_can_be_every_architecture(architecture: str, preset: str) 
 
 
 @pytest.mark.parametrize("architecture", ["rnn", "convs2s"])
-def test_rules_of_heads_and_sinusoids_are_for_those_who_have_them(architecture: str) -> None:
+def test_rules_of_heads_and_sinusoids_apply_only_to_models_with_them(architecture: str) -> None:
     """A width that eight heads cannot share, and one that is odd, are nothing to a recurrent
     network."""
     for width in (300, 33):

@@ -78,7 +78,7 @@ def test_every_variant_has_code_and_all_code_is_a_variant(names, code) -> None:
     assert code.keys() == names.keys()
 
 
-def test_the_help_of_a_setting_tells_its_variants() -> None:
+def test_the_help_of_a_setting_lists_its_variants() -> None:
     docs = {name: doc for name, _, doc in describe_settings()}
     for name, table in variants.TABLES.items():
         for choice, variant in table.items():
@@ -86,7 +86,7 @@ def test_the_help_of_a_setting_tells_its_variants() -> None:
 
 
 @given(st.text(max_size=20), st.floats(0, 1e6), st.integers(1, 10**6))
-def test_a_configuration_survives_toml(name: str, weight: float, steps: int) -> None:
+def test_a_configuration_round_trips_through_toml(name: str, weight: float, steps: int) -> None:
     config = Config(data=DataConfig(corpora=(Corpus(name, name, "de", "en", weight),)))
     tree = tomllib.loads(write_toml(config))
     tree["training"]["max_steps"] = steps
@@ -113,13 +113,13 @@ def test_a_configuration_survives_toml(name: str, weight: float, steps: int) -> 
         ("model", "section.key=value"),
     ],
 )
-def test_a_wrong_setting_is_named_with_a_hint(assignment: str, words: str) -> None:
+def test_an_error_names_the_wrong_setting_with_a_hint(assignment: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_config("tiny", settings=parse_set([assignment]))
     assert words in str(caught.value)
 
 
-def test_settings_that_do_not_go_together_are_refused() -> None:
+def test_rejects_conflicting_settings() -> None:
     with pytest.raises(ConfigError, match=r"text\.shared"):
         make_config(settings={"text.shared": False, "model.share_embeddings": "all"})
     with pytest.raises(ConfigError, match=r"data\.max_length"):
@@ -155,9 +155,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         ({"model.d_model": 33, "model.num_heads": 1}, "pairs of sine and cosine"),
     ],
 )
-def test_variants_that_do_not_go_together_are_refused(
-    settings: dict[str, object], words: str
-) -> None:
+def test_rejects_conflicting_variants(settings: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_config("tiny", settings=settings)
     assert words in str(caught.value)
@@ -173,7 +171,7 @@ def test_later_sources_of_settings_win(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("preset", "millions"), [("base", 65), ("big", 213)])
-def test_presets_have_the_papers_size_at_its_vocabulary(preset: str, millions: int) -> None:
+def test_base_and_big_have_the_papers_sizes(preset: str, millions: int) -> None:
     pieces = vocabulary(37_000)
     with torch.device("meta"):  # shapes are enough
         model = build_model(make_config(preset).model, pieces, pieces, shared=True)
@@ -181,7 +179,7 @@ def test_presets_have_the_papers_size_at_its_vocabulary(preset: str, millions: i
     assert count / 1e6 == pytest.approx(millions, rel=0.035)
 
 
-def test_a_table_lies_over_the_preset_as_dotted_names_do() -> None:
+def test_tables_override_a_preset_like_dotted_names() -> None:
     """A table used to wipe the preset's whole section: tiny with 45 million parameters."""
     nested = make_config("tiny", settings={"model": {"norm_position": "post"}})
     assert nested == make_config("tiny", settings={"model.norm_position": "post"})
@@ -205,7 +203,7 @@ def test_an_unknown_name_gets_a_hint(setting: str, value: object, meant: str) ->
         make_config("tiny", settings={setting: value})
 
 
-def test_old_names_lead_to_settings_that_exist_and_are_not_current_names() -> None:
+def test_old_names_map_to_existing_settings() -> None:
     current = dict(leaves(to_tree(Config())))
     for table, renamed in OLD_KEYS.items():
         for old, new in renamed.items():
@@ -222,7 +220,7 @@ NEEDED = {"training.init": "a trained model"}
 
 
 @pytest.mark.parametrize("read", ["tree", "settings", "file", "replace"])
-def test_settings_are_read_by_their_old_names(read: str, tmp_path: Path) -> None:
+def test_reads_settings_by_their_old_names(read: str, tmp_path: Path) -> None:
     old = {
         "model": {"attention": {"heads_layout": "shared"}, "width": 64, "heads": 4},
         "training": {"optimiser": "muon"},
@@ -243,11 +241,11 @@ def test_settings_are_read_by_their_old_names(read: str, tmp_path: Path) -> None
     assert "\nwidth" not in write_toml(config)
 
 
-def test_a_setting_given_by_both_its_names_is_refused() -> None:
+def test_rejects_a_setting_under_both_of_its_names() -> None:
     with pytest.raises(ConfigError, match=r"model\.width is the old name of model\.d_model"):
         make_config("tiny", settings={"model.width": 64, "model.d_model": 128})
 
 
-def test_a_table_that_is_a_number_is_refused() -> None:
+def test_rejects_a_number_instead_of_a_table() -> None:
     with pytest.raises(ConfigError, match=r"model\.attention is 3"):
         from_tree({"model": {"attention": 3}})

@@ -31,7 +31,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     for table in (POSITIONS, formats.BY_NAME, formats.BY_ENDING):
         for name in ("spiral", "note", ".note"):
-            monkeypatch.setitem(table, name, None)  # whatever is put there is gone afterwards
+            monkeypatch.setitem(table, name, None)  # additions are removed afterwards
             del table[name]
     monkeypatch.delitem(sys.modules, "spiral", raising=False)
     plugins.import_installed.cache_clear()
@@ -54,14 +54,14 @@ def test_plugins_are_not_imported_before_a_name_is_unknown(installed: Path) -> N
     assert "spiral" not in sys.modules
 
 
-def test_names_that_no_plugin_has_stay_unknown(installed: Path) -> None:
+def test_names_without_a_plugin_stay_unknown(installed: Path) -> None:
     with pytest.raises(ConfigError, match=r"model\.positions\.kind is 'circle'"):
         make_config("tiny", settings={"model.positions.kind": "circle"})
     with pytest.raises(DocumentError, match="of no format"):
         formats.format_of("letter.circle")
 
 
-def test_a_plugin_that_cannot_be_imported_is_named(installed: Path) -> None:
+def test_an_error_names_a_plugin_that_cannot_be_imported(installed: Path) -> None:
     (installed / "spiral.py").write_text("import a_module_that_nobody_has\n")
     with pytest.raises(ConfigError, match=r"the plug-in spiral \(spiral\) cannot be imported"):
         formats.format_of("letter.note")

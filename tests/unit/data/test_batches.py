@@ -22,7 +22,7 @@ def test_an_epoch_sees_every_pair_once_within_the_budget() -> None:
     assert all((LENGTHS[1][batch] + 1).sum() <= 300 for batch in batches)
 
 
-def test_batches_hold_similar_lengths() -> None:
+def test_batches_contain_similar_lengths() -> None:
     spread = [np.ptp(LENGTHS[1][batch]) for batch in plan().epoch(0)]
     assert np.mean(spread) < 5
 
@@ -38,7 +38,7 @@ def test_batches_are_a_function_of_seed_and_epoch() -> None:
 
 
 @pytest.mark.parametrize("stop", [1, 17, 200])
-def test_a_position_continues_where_it_was_taken(stop: int) -> None:
+def test_resuming_at_a_position_continues_the_epoch(stop: int) -> None:
     whole = list(islice(plan().from_position(DataPosition()), stop + 60))
     rest = list(islice(plan().from_position(whole[stop - 1][0]), 60))
     for (position, batch), (again, same) in zip(whole[stop:], rest, strict=True):
@@ -48,7 +48,7 @@ def test_a_position_continues_where_it_was_taken(stop: int) -> None:
         assert np.array_equal(plan().at(before), batch)
 
 
-def test_weights_are_mean_visits_per_epoch() -> None:
+def test_weights_are_average_visits_per_epoch() -> None:
     mixed = plan(mixture=Mixture([250, 250], [2.5, 0.5]))
     seen = np.concatenate([batch for epoch in range(40) for batch in mixed.epoch(epoch)])
     visits = np.bincount(seen, minlength=500) / 40
@@ -59,7 +59,7 @@ def test_weights_are_mean_visits_per_epoch() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 100])
-def test_parts_for_ranks_are_even_and_none_is_empty(count: int) -> None:
+def test_ranks_get_even_and_nonempty_parts(count: int) -> None:
     sizes = np.sort(LENGTHS[1][:80])
     parts = even_parts(sizes, count)
     assert np.concatenate([np.arange(80)[part] for part in parts]).tolist() == list(range(80))
@@ -69,7 +69,7 @@ def test_parts_for_ranks_are_even_and_none_is_empty(count: int) -> None:
         assert max(abs(sizes[part].sum() - sizes.sum() / count) for part in parts) <= sizes.max()
 
 
-def test_the_target_is_shifted_and_padding_is_known() -> None:
+def test_targets_are_shifted_and_padding_is_marked() -> None:
     batch = collate([[9, 3], [8, 7, 3]], [[5, 6], [4]], vocabulary(10), vocabulary(10))
     assert batch.target_in.tolist() == [[2, 5, 6], [2, 4, 0]]
     assert batch.target_out.tolist() == [[5, 6, 3], [4, 3, 0]]

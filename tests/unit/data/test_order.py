@@ -9,18 +9,17 @@ def keys(seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 16, 17, 1000, 65_537])
-def test_an_order_holds_every_number_once(size: int) -> None:
+def test_a_shuffle_is_a_permutation(size: int) -> None:
     assert np.array_equal(np.sort(shuffled(np.arange(size), size, keys(1))), np.arange(size))
 
 
-def test_a_part_of_an_order_is_that_part_of_the_whole() -> None:
+def test_part_of_a_shuffle_equals_that_part_of_the_whole() -> None:
     whole = shuffled(np.arange(5000), 5000, keys(2))
     assert np.array_equal(shuffled(np.arange(1234, 1300), 5000, keys(2)), whole[1234:1300])
 
 
-def test_other_keys_give_another_order_and_neighbours_part() -> None:
-    """Of a true shuffle, 1/n of the numbers stay or agree, and neighbours are n/3 apart on
-    average."""
+def test_other_keys_give_another_shuffle_and_separate_neighbors() -> None:
+    """Random shuffles leave 1/n of the numbers in place and move neighbors n/3 apart on average."""
     first = shuffled(np.arange(30_000), 30_000, keys(3))
     second = shuffled(np.arange(30_000), 30_000, keys(4))
     assert (first == second).sum() < 10
@@ -29,7 +28,7 @@ def test_other_keys_give_another_order_and_neighbours_part() -> None:
     assert abs(np.corrcoef(first, np.arange(30_000))[0, 1]) < 0.03
 
 
-def test_a_mixture_visits_each_corpus_as_its_weight_says() -> None:
+def test_a_mixture_visits_each_corpus_by_its_weight() -> None:
     mixture = Mixture([10, 0, 7, 3], [1.0, 5.0, 2.5, 0.01])
     seen = np.bincount(mixture.pairs(np.arange(len(mixture)), keys(5)), minlength=20)
     assert seen[:10].tolist() == [1] * 10

@@ -28,18 +28,18 @@ def config(*corpora: tuple[object, object], **settings: object):
     )
 
 
-def test_held_out_text_is_not_trained_on(tmp_path) -> None:
+def test_training_contains_no_held_out_text(tmp_path) -> None:
     files = write_corpus(tmp_path, "t", toy_pairs(400))
     data = prepare(config(files), tmp_path / "data")
     held = set(data.valid.sources) | set(data.valid.targets)
     trained = {data.train.source_text(i) for i in range(len(data.train))}
-    trained |= {data.train.target_text(i) for i in range(len(data.train))}
+    trained |= {*data.train.target_texts(np.arange(len(data.train)))}
     assert len(data.valid.sources) == 20
     assert not held & trained
 
 
-def test_no_pair_is_trained_on_that_shares_a_sentence_with_what_is_excluded(tmp_path) -> None:
-    """In either direction, whatever the case and the punctuation; the note counts them."""
+def test_training_shares_no_sentence_with_excluded_text(tmp_path) -> None:
+    """Case, punctuation and direction do not matter; the note counts the pairs."""
     pairs = toy_pairs(100)
     (first_source, _), (_, second_target) = pairs[3], pairs[50]
     files = write_corpus(tmp_path, "t", pairs)
@@ -56,7 +56,7 @@ def test_no_pair_is_trained_on_that_shares_a_sentence_with_what_is_excluded(tmp_
     )
 
 
-def test_a_source_that_a_model_made_is_excluded_as_any_other(tmp_path) -> None:
+def test_synthetic_sources_are_excluded_like_others(tmp_path) -> None:
     pairs = toy_pairs(100)
     (apart, _), *others = pairs
     files = write_corpus(tmp_path, "t", [(f"<BT> {source}", target) for source, target in pairs])
@@ -70,7 +70,7 @@ def test_a_source_that_a_model_made_is_excluded_as_any_other(tmp_path) -> None:
     ]
 
 
-def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
+def test_unusable_pairs_are_skipped_and_reported(tmp_path) -> None:
     pairs = [*toy_pairs(100), ("leer", ""), ("lang " * 50, "long " * 50)]
     data = prepare(
         config(write_corpus(tmp_path, "t", pairs), **{"data.max_length": 30}), tmp_path / "data"
@@ -81,7 +81,7 @@ def test_pairs_that_cannot_be_used_are_left_out_and_named(tmp_path) -> None:
     assert any("longer than data.max_length=30" in note for note in data.notes)
 
 
-def test_processes_write_what_one_process_writes(tmp_path, monkeypatch) -> None:
+def test_several_processes_write_the_same_store_as_one(tmp_path, monkeypatch) -> None:
     """Parts of a few sentences, two corpora with tags, pairs too long and pairs held out among
     them."""
     de_en = write_corpus(tmp_path, "t", [*toy_pairs(120), ("lang " * 50, "long " * 50)])
@@ -137,9 +137,8 @@ def read_plainly(corpus: dict[str, str]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_every_pair_is_what_plain_code_makes_of_its_lines(tmp_path, shared: bool) -> None:
-    """Which pairs are kept, and their ids: written down here anew, line by line, with SentencePiece
-    itself."""
+def test_every_pair_equals_the_result_of_plain_code(tmp_path, shared: bool) -> None:
+    """The reference selects pairs line by line, and encodes them with SentencePiece itself."""
     corpora = in_three_languages(tmp_path)
     apart = write_corpus(tmp_path, "apart", [(toy_pairs(150)[3][0] + " STRASSE 3!", "unseen")])
     excluded = [{"source": str(apart[0]), "target": str(apart[1])}]
@@ -219,7 +218,7 @@ def test_each_file_is_read_and_each_sentence_encoded_once(tmp_path, monkeypatch)
     assert sum(side.sentences for side in data.train.sides) == len(encoded)
 
 
-def test_the_notes_are_what_the_doctor_finds(tmp_path) -> None:
+def test_the_notes_equal_the_findings_of_check(tmp_path) -> None:
     pairs = [
         *toy_pairs(40, longest=12),
         ("<b>eins</b>", "one"),
@@ -241,18 +240,18 @@ def test_the_notes_are_what_the_doctor_finds(tmp_path) -> None:
     assert data.notes == [f"{files[0]}: {finding}" for finding in found if finding.kind in kinds]
 
 
-def test_a_file_of_another_length_is_refused_with_the_line_that_has_no_partner(tmp_path) -> None:
+def test_rejects_files_of_different_length_and_names_the_unpaired_line(tmp_path) -> None:
     files = write_corpus(
         tmp_path, "t", [(f"{'Wort ' * (i * 7 % 5 + 1)}{i}.",) * 2 for i in range(20)]
     )
     files[1].write_text("".join(files[1].read_text().splitlines(keepends=True)[:7]) + "8\n")
     with pytest.raises(CorpusError, match=r"t\.de has 20 lines, .*t\.en 8"):
         prepare(config(files), tmp_path / "data")
-    # nothing half made is left
+    # no partial result remains
     assert {path.name for path in tmp_path.iterdir()} == {"t.de", "t.en"}
 
 
-def test_shards_are_read_in_order_and_each_has_its_partner(tmp_path) -> None:
+def test_shards_are_read_in_order_and_paired(tmp_path) -> None:
     pairs = toy_pairs(90)
     for number, pack in enumerate((lambda raw: raw, gzip.compress, bz2.compress)):
         suffix = ("", ".gz", ".bz2")[number]
@@ -290,12 +289,12 @@ def test_a_pipe_is_read_once(tmp_path) -> None:
     writer.start()
     data = prepare(config((pipe, ""), **{"data.valid_size": 0}), tmp_path / "data")
     writer.join()
-    assert [data.train.target_text(i) for i in range(60)] == [target for _, target in pairs]
+    assert data.train.target_texts(np.arange(60)) == [target for _, target in pairs]
     assert any("end in CR LF" in note and note.startswith(f"{pipe}: 60 ") for note in data.notes)
 
 
-def test_pieces_are_learned_from_as_many_sentences_of_each_language(tmp_path, monkeypatch) -> None:
-    """None twice, whatever the number of corpora, and none that is held out."""
+def test_pieces_are_learned_from_equally_many_sentences_per_language(tmp_path, monkeypatch) -> None:
+    """No sentence counts twice, even in several corpora, and no held-out sentence counts."""
     sentences = {"de": 100, "en": 100, "fr": 40}
     for language, count in sentences.items():
         text = "".join(f"{language}{i} {language}wort\n" for i in range(count))
@@ -317,7 +316,7 @@ def test_pieces_are_learned_from_as_many_sentences_of_each_language(tmp_path, mo
     assert max(count for word, count in learned[0].items() if not word.endswith("wort")) <= 2
 
 
-def test_nothing_to_train_on_is_refused(tmp_path) -> None:
+def test_rejects_a_corpus_without_usable_pairs(tmp_path) -> None:
     with pytest.raises(CorpusError, match="no pairs to train on"):
         prepare(config(write_corpus(tmp_path, "t", [("", ""), (" ", "x")])), tmp_path / "data")
     with pytest.raises(CorpusError, match="longer than"):
@@ -327,10 +326,10 @@ def test_nothing_to_train_on_is_refused(tmp_path) -> None:
         )
 
 
-def test_a_corpus_that_is_held_out_as_a_whole_is_refused(tmp_path) -> None:
+def test_rejects_a_corpus_that_is_held_out_entirely(tmp_path) -> None:
     files = write_corpus(tmp_path, "t", toy_pairs(20))
     excluded = [{"source": str(files[0]), "target": str(files[1])}]
-    with pytest.raises(CorpusError, match="all share a sentence with those held out"):
+    with pytest.raises(CorpusError, match="all share a sentence with held-out pairs"):
         prepare(config(files, **{"data.exclude": excluded}), tmp_path / "data")
 
 

@@ -44,17 +44,17 @@ def written(folder, names: tuple[str, ...] = (IDS,)) -> Store:
     return Store(folder)
 
 
-def test_a_store_gives_back_what_was_put_in(tmp_path) -> None:
+def test_a_store_returns_the_stored_pairs(tmp_path) -> None:
     store = written(tmp_path / "s")
     assert len(store) == 4
     assert store.lines.tolist() == [1, 2, 1, 2]
     assert store.corpora(np.arange(4)).tolist() == [0, 0, 2, 2]
     assert store.sizes == [2, 0, 2]
     assert store.source_texts(np.arange(4)) == ["ä b", "<BT> c", "x", ""]
-    assert (store.source_text(1), store.target_text(0)) == ("<BT> c", "x")
+    assert (store.source_text(1), *store.target_texts(np.array([0]))) == ("<BT> c", "x")
 
 
-def test_a_source_gets_its_tag_and_end_and_a_target_loses_its_mark(tmp_path) -> None:
+def test_sources_get_tag_and_end_and_targets_lose_their_mark(tmp_path) -> None:
     store = written(tmp_path / "s")
     assert store.sources(np.array([1, 0]), pad=0).tolist() == [
         [11, MARK, 9, END],
@@ -72,7 +72,7 @@ def test_a_source_gets_its_tag_and_end_and_a_target_loses_its_mark(tmp_path) -> 
     ]
 
 
-def test_the_lengths_of_pairs_are_those_of_their_rows(tmp_path) -> None:
+def test_stored_lengths_equal_the_lengths_of_rows(tmp_path) -> None:
     store = written(tmp_path / "s")
     for index in range(4):
         assert store.sources(np.array([index]), pad=0).shape[1] == store.source_lengths[index]
@@ -82,7 +82,7 @@ def test_the_lengths_of_pairs_are_those_of_their_rows(tmp_path) -> None:
 @pytest.mark.parametrize(
     "name", ["text", "ids", "ids.starts", "text.starts", "lines", "target.lengths"]
 )
-def test_a_damaged_store_is_refused(tmp_path, name: str) -> None:
+def test_rejects_a_damaged_store(tmp_path, name: str) -> None:
     folder = written(tmp_path / "s").folder
     (folder / name).write_bytes((folder / name).read_bytes()[:-8])
     with pytest.raises(RunError, match=f"{name.removesuffix('.starts')} is damaged"):
@@ -92,7 +92,7 @@ def test_a_damaged_store_is_refused(tmp_path, name: str) -> None:
         Store(folder)
 
 
-def test_a_store_of_two_vocabularies_lacks_neither(tmp_path) -> None:
+def test_rejects_a_store_without_one_of_its_two_vocabularies(tmp_path) -> None:
     folder = written(tmp_path / "s", (SOURCE_IDS, TARGET_IDS)).folder
     (folder / TARGET_IDS).unlink()
     with pytest.raises(RunError, match=r"cannot be read .*target\.ids"):
@@ -102,7 +102,7 @@ def test_a_store_of_two_vocabularies_lacks_neither(tmp_path) -> None:
 @pytest.mark.parametrize(
     "change", [{"format": 2}, {"sides": [{}]}, {"corpora": [{"source": 7}]}, {"ids": "words"}]
 )
-def test_a_store_of_another_format_or_with_broken_facts_is_refused(
+def test_rejects_a_store_of_another_format_or_with_invalid_json(
     tmp_path, change: dict[str, object]
 ) -> None:
     folder = written(tmp_path / "s").folder

@@ -1,4 +1,4 @@
-"""Each sentence is translated as the model that is chosen for it does it alone, to the last bit."""
+"""A routed sentence gets the same translation as without routing, to the last bit."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,7 @@ def translator(bundle: Bundle, engine: str) -> InspectableTranslator:
 
 
 def apart(bundle: Bundle, engine: str) -> tuple[list[Translation], list[Translation]]:
-    """What the model and what the adapted model say."""
+    """The translations of the model and of the adapted model."""
     model, adapted = (
         translator(one, engine)(TEXTS) for one in (replace(bundle, adapter=None), bundle.merged())
     )
@@ -59,7 +59,7 @@ def mixed(bundle: Bundle, engine: str) -> list[Translation]:
 
 
 @BOTH_ENGINES
-def test_a_sentence_is_translated_by_its_own_model(bundle: Bundle, engine: str) -> None:
+def test_each_sentence_is_translated_by_the_routed_model(bundle: Bundle, engine: str) -> None:
     assert 5 < len(MINE) < 35
     model, adapted = apart(bundle, engine)
     assert sum(a != b for a, b in zip(model, adapted, strict=True)) > 30
@@ -88,7 +88,7 @@ def test_a_bundle_keeps_its_adapter_and_its_gate(bundle: Bundle, tmp_path: Path)
     assert translator(again, "onnx")(TEXTS) == mixed(bundle, "onnx")
 
 
-def test_an_adapter_without_a_gate_is_for_all_sentences(bundle: Bundle) -> None:
+def test_an_adapter_without_a_gate_translates_all_sentences(bundle: Bundle) -> None:
     assert bundle.adapter is not None
     factors = {name: array for name, array in bundle.adapter.items() if name != GATE}
     said = translator(replace(bundle, adapter=factors), "onnx")(TEXTS)
@@ -96,9 +96,7 @@ def test_an_adapter_without_a_gate_is_for_all_sentences(bundle: Bundle) -> None:
 
 
 @BOTH_ENGINES
-def test_given_translations_are_scored_by_the_model_that_is_chosen(
-    bundle: Bundle, engine: str
-) -> None:
+def test_scores_come_from_the_routed_model(bundle: Bundle, engine: str) -> None:
     targets = ["one two three"] * len(TEXTS)
     scored, model, adapted = (
         translator(one, engine).score(TEXTS, targets)
@@ -108,7 +106,7 @@ def test_given_translations_are_scored_by_the_model_that_is_chosen(
         np.testing.assert_allclose(found, b if text in MINE else a, rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_looked_into_is_the_model_that_is_chosen(bundle: Bundle) -> None:
+def test_inspection_shows_the_routed_model(bundle: Bundle) -> None:
     looked = translator(bundle, "onnx")
     model, adapted = (
         translator(one, "torch") for one in (replace(bundle, adapter=None), bundle.merged())
@@ -119,7 +117,7 @@ def test_what_is_looked_into_is_the_model_that_is_chosen(bundle: Bundle) -> None
         assert not np.allclose(logits, other.outputs(text, "one")["logits"])
 
 
-def test_an_encoder_that_was_not_adapted_is_there_once(bundle: Bundle) -> None:
+def test_an_encoder_without_adapter_is_shared(bundle: Bundle) -> None:
     both = make_engine(bundle, "cpu").single_threaded
     assert both is not None
     Translator(both, bundle.codec, bundle.config)(TEXTS)
@@ -130,7 +128,7 @@ def test_an_encoder_that_was_not_adapted_is_there_once(bundle: Bundle) -> None:
     assert kinds == [{ENCODER, STEP}, {STEP}]
 
 
-def test_processes_say_the_same(bundle: Bundle) -> None:
+def test_processes_translate_the_same(bundle: Bundle) -> None:
     many = TEXTS * 20
     said = translator(bundle, "onnx").stream(many, Request(), processes=2)
     found = list(said)
@@ -138,7 +136,7 @@ def test_processes_say_the_same(bundle: Bundle) -> None:
     assert [one.adapted for one in found] == [text in MINE for text in TEXTS] * 20
 
 
-def test_members_of_an_ensemble_choose_too(bundle: Bundle) -> None:
+def test_members_of_an_ensemble_route_too(bundle: Bundle) -> None:
     plain = make_engine(replace(bundle, adapter=None), "cpu")
     votes = Ensemble([make_engine(bundle, "cpu"), plain])
     sources = bundle.codec.encode_source(TEXTS)

@@ -15,7 +15,7 @@ def address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def test_memory_is_used_again_when_no_part_of_it_is_in_use() -> None:
+def test_memory_is_reused_when_no_part_of_it_is_in_use() -> None:
     memory = BufferPool()
     first = memory.empty(SHAPE)
     where = address(first)
@@ -38,7 +38,7 @@ def test_arrays_in_use_do_not_overlap() -> None:
     assert all(array.shape == SHAPE and array.dtype == np.float32 for array in arrays)
 
 
-def test_no_more_is_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pool_keeps_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffer_pool, "MOST", 3 * 8 * LEAST)
     memory = BufferPool()
     arrays = [memory.empty(SHAPE) for _ in range(8)]
@@ -49,7 +49,7 @@ def test_no_more_is_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [address(block) for block in memory._free] == where[-3:]
 
 
-def test_a_block_serves_an_array_that_is_a_little_smaller() -> None:
+def test_a_block_is_reused_for_a_slightly_smaller_array() -> None:
     memory = BufferPool()
     where = address(memory.empty(SHAPE))
     gc.collect()

@@ -14,7 +14,7 @@ from dragoman.engine.protocol import usable_cores
 
 
 @pytest.mark.parametrize(("exact", "best"), [(True, Factors.SIGNED), (False, Factors.SMALL_PAIRS)])
-def test_weights_are_as_large_as_a_cpu_multiplies_exactly(
+def test_weights_are_limited_to_exact_products(
     exact: bool, best: Factors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "_is_exact", lambda largest: exact or largest < 127)
@@ -26,7 +26,7 @@ def test_weights_are_as_large_as_a_cpu_multiplies_exactly(
 
 
 @pytest.mark.parametrize("rows", [1, 4, 9])
-def test_the_probe_refuses_a_kernel_that_is_wrong_for_some_number_of_rows(
+def test_the_probe_rejects_a_kernel_that_is_wrong_for_some_number_of_rows(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -44,10 +44,10 @@ def test_the_probe_refuses_a_kernel_that_is_wrong_for_some_number_of_rows(
     ("at_once", "beyond", "filled_up_to"),
     [(1, 0, 4), (4, 0, 4), (8, 0, 8), (16, 0, 16), (8, 40, 8), (16, 70, 16)],
 )
-def test_a_source_is_filled_up_to_what_a_cpu_adds_at_once(
+def test_sources_are_padded_to_the_width_of_the_cpus_sums(
     at_once: int, beyond: int, filled_up_to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if it adds as many at once only in sources that are long enough."""
+    """The probe must also try long sources: only these may use the widest registers."""
 
     class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
         def run(self, names: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -60,8 +60,8 @@ def test_a_source_is_filled_up_to_what_a_cpu_adds_at_once(
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31])
 @pytest.mark.parametrize("columns", [64, 96, 512])
-def test_small_pairs_are_multiplied_without_an_error(rows: int, columns: int) -> None:
-    """By this CPU's own kernel, against sums in 64 bits."""
+def test_products_of_small_pairs_are_exact(rows: int, columns: int) -> None:
+    """Compare this CPU's own kernel with sums in 64 bits."""
     draw = np.random.default_rng(rows * columns)
     stored = quantize({"w": draw.standard_t(3, size=(80, columns)).astype(np.float32)})
     stored["w"][:4] = [[255], [1], [255], [1]]  # the largest of both signs
@@ -81,7 +81,7 @@ def test_small_pairs_are_multiplied_without_an_error(rows: int, columns: int) ->
     assert np.array_equal(y, x.astype(np.int64) @ weights.T.astype(np.int64))
 
 
-def test_an_engine_takes_the_cores_that_its_process_may_use(
+def test_an_engine_uses_the_cores_of_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)
@@ -103,7 +103,7 @@ def test_an_engine_takes_the_cores_that_its_process_may_use(
         (1, 8, 1, True),
     ],
 )
-def test_threads_spin_only_where_a_core_is_left_to_others(
+def test_threads_spin_only_if_a_core_stays_free(
     cores: int, there_are: int, threads: int, spin: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: there_are)
@@ -112,7 +112,7 @@ def test_threads_spin_only_where_a_core_is_left_to_others(
 
 
 @pytest.mark.parametrize(("version", "spins"), [("1.26.2", "0"), ("1.27.0", "1"), ("2.0", "1")])
-def test_threads_spin_only_where_they_can_be_told_for_how_long(
+def test_threads_spin_only_with_a_time_limit(
     version: str, spins: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)

@@ -24,8 +24,7 @@ BOS, EOS, A, B = 2, 3, 4, 5
 
 
 class Table:
-    """An engine that knows for each word how probable each next one is, whatever the source
-    says."""
+    """An engine with a table of next-word probabilities, which ignores the source."""
 
     target = WORDS
     has_attention = False
@@ -60,14 +59,14 @@ MEMBERS = [
 MEAN = {"b": 0.65 * 0.6, "a": 0.35 * 0.6, "ba": 0.65 * 0.4 * 0.6, "ab": 0.35 * 0.4 * 0.6}
 
 
-def test_each_step_has_the_mean_of_the_probabilities() -> None:
+def test_each_step_averages_the_probabilities() -> None:
     ensemble = Ensemble(MEMBERS)
     step = ensemble.step(ensemble.start([[A]]), np.array([0, 0, 0]), np.array([BOS, A, B]), None)
     by_hand = [[0, 0, 0, 0, 0.35, 0.65], [0, 0, 0, 0.6, 0, 0.4], [0, 0, 0, 0.6, 0.4, 0]]
     np.testing.assert_allclose(np.exp(step.log_probs), by_hand, atol=1e-12)
 
 
-def test_search_and_scores_go_by_the_mean_and_not_by_any_member() -> None:
+def test_search_and_scores_use_the_mean_of_the_members() -> None:
     settings = DecodingConfig(
         beam_size=4, length_penalty="none", max_length_ratio=0.0, max_length_extra=4
     )
@@ -82,7 +81,7 @@ def test_search_and_scores_go_by_the_mean_and_not_by_any_member() -> None:
     np.testing.assert_allclose(np.exp(scores), [0.65, 0.4, 0.6])
 
 
-def test_models_with_different_vocabularies_are_refused(trained, tmp_path) -> None:
+def test_rejects_models_with_different_vocabularies(trained, tmp_path) -> None:
     bundle = read_bundle(trained)
     other = Codec.learn(
         ["zehn elf"], ["ten eleven"], bundle.config.text, Languages(("de",), ("en",))

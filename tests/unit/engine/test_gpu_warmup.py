@@ -1,4 +1,4 @@
-"""What is done beside imports, before a search on a GPU."""
+"""Waking the GPU in threads while Python imports PyTorch."""
 
 # ruff: noqa: N802  # the driver's names
 
@@ -14,7 +14,7 @@ from dragoman.engine.gpu_warmup import wake_gpu
 
 
 class Driver:
-    """As NVIDIA's library answers: a status, 0 if all is well."""
+    """A fake of NVIDIA's driver: every call returns a status, 0 for success."""
 
     def __init__(self, gpus: int):
         self._gpus = gpus
@@ -35,7 +35,7 @@ class Driver:
 
 
 @pytest.mark.parametrize(("gpus", "opened"), [(2, [1000]), (0, [])])
-def test_the_first_gpu_is_woken_if_there_is_one(monkeypatch, gpus: int, opened: list[int]) -> None:
+def test_wakes_the_first_gpu(monkeypatch, gpus: int, opened: list[int]) -> None:
     driver = Driver(gpus)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
     gpu_warmup._open_context()
@@ -43,7 +43,7 @@ def test_the_first_gpu_is_woken_if_there_is_one(monkeypatch, gpus: int, opened: 
     assert driver.opened == opened
 
 
-def test_without_driver_and_compiler_nothing_happens(monkeypatch) -> None:
+def test_waking_does_nothing_without_driver_and_compiler(monkeypatch) -> None:
     def missing(name: str) -> None:
         raise OSError(name)
 
@@ -53,8 +53,8 @@ def test_without_driver_and_compiler_nothing_happens(monkeypatch) -> None:
     gpu_warmup._compute_key()
 
 
-def test_it_does_not_wait(monkeypatch) -> None:
-    """The hash of the compiler is computed by a thread, while this one goes on."""
+def test_waking_does_not_block(monkeypatch) -> None:
+    """A thread computes the hash of the compiler while the main thread continues."""
     may_end, ended = Event(), Event()
 
     def key() -> str:

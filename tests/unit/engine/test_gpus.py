@@ -13,7 +13,7 @@ GIB = 2**30
 
 
 class Driver:
-    """As NVIDIA's library answers; `fails`: it is there, but no GPU is."""
+    """A fake of NVIDIA's library; `fails`: it exists, but there is no GPU."""
 
     def __init__(self, *memories: int, fails: bool = False):
         self._memories, self._fails = memories, fails
@@ -49,13 +49,13 @@ def given(monkeypatch, driver: Driver) -> Driver:
     return driver
 
 
-def test_the_driver_tells_how_much_memory_each_has(monkeypatch) -> None:
+def test_reads_the_memory_of_each_gpu_from_the_driver(monkeypatch) -> None:
     driver = given(monkeypatch, Driver(80 * GIB, 8 * GIB))
     assert gpus() == [Gpu("0", 80 * GIB), Gpu("1", 8 * GIB)]
     assert driver.ended
 
 
-def test_without_a_driver_or_a_gpu_there_are_none(monkeypatch) -> None:
+def test_lists_no_gpus_without_a_driver_or_a_gpu(monkeypatch) -> None:
     def missing(name: str) -> None:
         raise OSError(name)
 
@@ -65,7 +65,7 @@ def test_without_a_driver_or_a_gpu_there_are_none(monkeypatch) -> None:
     assert gpus() == []
 
 
-def test_only_those_that_this_process_may_see_count(monkeypatch) -> None:
+def test_lists_only_visible_gpus(monkeypatch) -> None:
     given(monkeypatch, Driver(80 * GIB, 8 * GIB))
     for seen, expected in {
         "1": [Gpu("1", 8 * GIB)],
@@ -78,7 +78,7 @@ def test_only_those_that_this_process_may_see_count(monkeypatch) -> None:
         assert gpus() == expected, seen
 
 
-def test_a_large_gpu_has_several_processes_if_there_are_cores_for_them(monkeypatch) -> None:
+def test_a_large_gpu_gets_several_processes_if_cores_allow(monkeypatch) -> None:
     found: list[Gpu] = []
     monkeypatch.setattr(asked, "gpus", lambda: found)
     assert plan_device_slots(16) == [DeviceSlot("", 1)]

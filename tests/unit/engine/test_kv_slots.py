@@ -6,9 +6,7 @@ from dragoman.engine.kv_slots import KvSlots
 
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_a_row_finds_its_own_past_whatever_happened_to_its_neighbours(
-    sentences: int, seed: int
-) -> None:
+def test_a_row_keeps_its_past_when_others_change(sentences: int, seed: int) -> None:
     """Random growing, shrinking and shuffling, for longer than the first room lasts."""
     draw = np.random.default_rng(seed)
     grid = KvSlots.first(sentences, arrays=2, heads=1, head_width=1)
@@ -35,9 +33,7 @@ def test_a_row_finds_its_own_past_whatever_happened_to_its_neighbours(
 
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_a_row_finds_its_own_cell_whatever_happened_to_its_neighbours(
-    sentences: int, seed: int
-) -> None:
+def test_a_row_keeps_its_cell_when_others_change(sentences: int, seed: int) -> None:
     """A recurrence adds each mark to what its cell holds, which begins with zero."""
     draw = np.random.default_rng(seed)
     grid = KvSlots.of_cells(sentences, arrays=2, width=1)
@@ -58,7 +54,7 @@ def test_a_row_finds_its_own_cell_whatever_happened_to_its_neighbours(
         sums, owners = [sums[p] for p in parents], [owners[p] for p in parents]
 
 
-def test_only_what_came_after_the_parting_is_copied() -> None:
+def test_copies_only_positions_after_the_common_past() -> None:
     grid = KvSlots.first(1, arrays=1, heads=1, head_width=1)
     grid = grid.continued(np.array([0]))
     grid.write()
@@ -66,7 +62,7 @@ def test_only_what_came_after_the_parting_is_copied() -> None:
     for _ in range(5):
         grid.write()
         grid = grid.continued(np.array([0, 1]))
-    grid.caches[0, :, 0, 0, 0] = [7, 9]  # marks in the common past: nobody should touch them
+    grid.caches[0, :, 0, 0, 0] = [7, 9]  # marks in the common past: they must not be touched
     grid.caches[0, :, 0, 3, 0] = [1, 2]
     grid = grid.continued(np.array([0, 0]))
     assert grid.caches[0, :, 0, 0, 0].tolist() == [7, 9]

@@ -23,7 +23,7 @@ def bundle():
 
 @pytest.fixture
 def on_this_machine(monkeypatch) -> list[str]:
-    """What is asked of the GPU is done here; the list says how often an engine was made."""
+    """Load engines on the CPU instead of a GPU; the list records each load."""
     made = []
 
     def make(bundle, device: str) -> TorchEngine:
@@ -35,7 +35,7 @@ def on_this_machine(monkeypatch) -> list[str]:
     return made
 
 
-def test_what_it_tells_is_what_the_engine_says(bundle, on_this_machine) -> None:
+def test_a_lazy_engine_answers_like_the_loaded_one(bundle, on_this_machine) -> None:
     engine = factory.make_engine(bundle, "cuda", later=True)
     assert isinstance(engine, LazyEngine)
     before = engine.has_attention, engine.max_length, engine.target, engine.threads
@@ -48,7 +48,7 @@ def test_what_it_tells_is_what_the_engine_says(bundle, on_this_machine) -> None:
     assert engine.ready is made
 
 
-def test_a_translator_makes_its_engine_with_the_first_search(on_this_machine) -> None:
+def test_a_translator_loads_its_engine_with_the_first_search(on_this_machine) -> None:
     translator = Translator.load("pentaglot", "cuda", later=True)
     assert [one.text for one in translator([""], to="en", source="de")] == [""]
     assert on_this_machine == []
@@ -58,14 +58,14 @@ def test_a_translator_makes_its_engine_with_the_first_search(on_this_machine) ->
     assert on_this_machine == ["cpu", "cuda"]
 
 
-def test_models_that_vote_are_made_at_once(on_this_machine) -> None:
+def test_models_with_a_gate_are_loaded_immediately(on_this_machine) -> None:
     """They take each step together, which what only tells of an engine cannot."""
     translator = Translator.load("pentaglot,pentaglot", "cuda", later=True)
     assert on_this_machine == ["cuda", "cuda"]
     assert translator("Guten Morgen.", to="en", source="de").text
 
 
-def test_what_must_be_asked_of_the_model_itself_is_made_at_once(bundle) -> None:
+def test_models_beyond_the_plain_transformer_are_loaded_immediately(bundle) -> None:
     assert can_load_lazily(bundle, "cuda")
     for device in ("cpu", "auto", "mps"):
         assert not can_load_lazily(bundle, device)
@@ -73,14 +73,14 @@ def test_what_must_be_asked_of_the_model_itself_is_made_at_once(bundle) -> None:
     assert not can_load_lazily(dataclasses.replace(bundle, config=other), "cuda")
 
 
-def test_a_missing_gpu_is_told_when_it_is_needed(monkeypatch) -> None:
+def test_a_missing_gpu_is_an_error_at_the_first_search(monkeypatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     translator = Translator.load("pentaglot", "cuda", later=True)
     with pytest.raises(ConfigError, match="not available here"):
         translator("Guten Morgen.", to="en", source="de")
 
 
-def test_it_settles_on_its_gpu_with_its_share_of_the_memory(bundle, monkeypatch) -> None:
+def test_loads_on_its_gpu_with_its_share_of_the_memory(bundle, monkeypatch) -> None:
     torch = pytest.importorskip("torch")
     shares: list[float] = []
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", shares.append)

@@ -31,11 +31,11 @@ ATTRIBUTES = {
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=str)
-def test_a_tensor_is_what_onnx_makes_of_the_array(array: np.ndarray) -> None:
+def test_a_tensor_equals_onnxs_own(array: np.ndarray) -> None:
     assert onnx_writer.tensor(array, "t") == numpy_helper.from_array(array, "t").SerializeToString()
 
 
-def test_an_external_tensor_says_where_it_lies() -> None:
+def test_an_external_tensor_names_its_location() -> None:
     wanted = TensorProto(name="w[2:4]", data_type=TensorProto.FLOAT, dims=[2, 300])
     wanted.data_location = TensorProto.EXTERNAL
     for key, value in (("location", "w"), ("offset", "2400"), ("length", "2400")):
@@ -59,7 +59,7 @@ def test_a_node_has_every_kind_of_attribute_that_we_use() -> None:
     )
 
 
-def test_a_model_is_what_onnx_makes_of_the_same_parts() -> None:
+def test_a_model_equals_onnxs_own() -> None:
     node = helper.make_node("Add", ["x", "one"], ["y"], domain="")
     one = numpy_helper.from_array(ARRAYS[0], "one")
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in "xy")
@@ -73,7 +73,7 @@ def test_a_model_is_what_onnx_makes_of_the_same_parts() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_any_whole_number_is_read_as_it_was_written(number: int) -> None:
+def test_integers_round_trip(number: int) -> None:
     attribute = onnx.NodeProto.FromString(
         onnx_writer.node("Op", [], [], "", {"i": number})
     ).attribute[0]
@@ -81,7 +81,7 @@ def test_any_whole_number_is_read_as_it_was_written(number: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float32", "int8", "ranges"])
-def test_onnx_finds_our_graphs_well_formed_and_every_weight_inside_its_array(kind: str) -> None:
+def test_graphs_pass_onnxs_checker_and_weights_lie_inside_their_arrays(kind: str) -> None:
     bundle = read_bundle(KEPT)
     config = bundle.config.model
     weights = bundle.weights if kind == "float32" else signed(quantize(bundle.weights))

@@ -13,7 +13,7 @@ TELEMETRY = "ORT_DISABLE_TELEMETRY"
 PACKAGE = Path(dragoman.__file__).parent
 
 
-def test_telemetry_is_off_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_telemetry_is_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TELEMETRY, raising=False)
     importlib.reload(dragoman.engine)
     assert os.environ[TELEMETRY] == "1"

@@ -24,7 +24,7 @@ def translator(trained) -> InspectableTranslator:
 TEXTS = ["eins zwei drei", "", "neun", "acht acht acht vier null sechs"]
 
 
-def test_a_vector_is_the_direction_of_the_mean_over_the_encoders_outputs(translator) -> None:
+def test_a_vector_is_the_normalized_mean_of_the_encoders_outputs(translator) -> None:
     vectors = translator.embed(TEXTS)
     assert vectors.shape == (4, translator.config.model.d_model)
     for text, vector in zip(TEXTS, vectors, strict=True):
@@ -34,7 +34,7 @@ def test_a_vector_is_the_direction_of_the_mean_over_the_encoders_outputs(transla
         np.testing.assert_allclose(vector, mean / (np.linalg.norm(mean) or 1), atol=1e-5)
 
 
-def test_a_long_text_is_the_mean_of_its_parts_each_as_heavy_as_it_is_long(translator) -> None:
+def test_the_vector_of_a_long_text_is_the_weighted_mean_of_its_parts(translator) -> None:
     narrow = InspectableTranslator(
         translator.engine,
         translator.codec,
@@ -49,7 +49,7 @@ def test_a_long_text_is_the_mean_of_its_parts_each_as_heavy_as_it_is_long(transl
     )
 
 
-def test_without_an_encoder_there_are_no_vectors(translator) -> None:
+def test_rejects_embedding_without_an_encoder(translator) -> None:
     engine = translator.engine
     with pytest.raises(TranslationError, match="load one model"):
         InspectableTranslator(
@@ -60,7 +60,7 @@ def test_without_an_encoder_there_are_no_vectors(translator) -> None:
         InspectableTranslator(headless, translator.codec, translator.config).embed(["eins"])
 
 
-def test_the_command_gives_lines_or_an_array(dragoman, trained, translator, tmp_path) -> None:
+def test_the_command_writes_lines_or_an_array(dragoman, trained, translator, tmp_path) -> None:
     (tmp_path / "in").write_text("".join(f"{text}\n" for text in TEXTS))
     expected = translator.embed(TEXTS)
     printed = [
@@ -79,7 +79,7 @@ def test_the_command_gives_lines_or_an_array(dragoman, trained, translator, tmp_
     )
 
 
-def test_translations_find_each_other_where_one_decoder_speaks_for_both_languages(tmp_path) -> None:
+def test_translations_have_similar_vectors(tmp_path) -> None:
     """German and English into English: of 50 unseen sentences the nearest is the translation far
     above 1 time in 50."""
     german, english = map(str, write_corpus(tmp_path, "train", toy_pairs(1000, longest=4)))

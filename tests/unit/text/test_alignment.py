@@ -38,7 +38,7 @@ def test_good_text_raises_no_alarm(texts) -> None:
 
 
 @pytest.mark.parametrize("offset", [-2, -1, 1, 2])
-def test_lines_that_are_shifted_from_some_line_on_are_found(texts, offset: int) -> None:
+def test_finds_the_line_where_a_shift_begins(texts, offset: int) -> None:
     """One line missing early in a file shifts the other 1,500."""
     rest = [target for _, target in texts[500:]]
     moved = rest[offset:] + rest[:offset]
@@ -50,7 +50,7 @@ def test_lines_that_are_shifted_from_some_line_on_are_found(texts, offset: int) 
     assert trouble.endswith(f"target line {abs(offset)} {side} it")
 
 
-def test_swapped_languages_are_found_in_a_part_and_here_and_there(texts) -> None:
+def test_finds_swapped_languages_in_parts_and_in_single_pairs(texts) -> None:
     turned = [(target, source) for source, target in texts]
     ((first, last, trouble),) = alarms(texts[:1200] + turned[1200:], "de", "en")
     assert (first, last) == (1201, 2000)
@@ -60,7 +60,7 @@ def test_swapped_languages_are_found_in_a_part_and_here_and_there(texts) -> None
     assert "the other way round" in trouble
 
 
-def test_unrelated_sides_are_found(texts) -> None:
+def test_finds_unrelated_sides(texts) -> None:
     targets = [target for _, target in texts]
     random.Random(2).shuffle(targets)
     ((first, last, trouble),) = alarms([(s, t) for (s, _), t in zip(texts, targets, strict=True)])
@@ -68,13 +68,13 @@ def test_unrelated_sides_are_found(texts) -> None:
     assert "translations of each other" in trouble
 
 
-def test_a_wrong_name_of_a_language_is_found(texts) -> None:
+def test_finds_a_wrong_language_name(texts) -> None:
     found = [trouble for _, _, trouble in alarms(texts, "fr", "es")]
     assert found == [
-        "the source is said to be 'fr', and seems to be 'de'",
-        "the target is said to be 'es', and seems to be 'en'",
+        "the source should be 'fr', but seems to be 'de'",
+        "the target should be 'es', but seems to be 'en'",
     ]
-    assert alarms(texts, "xx", "") == []  # of a language that nobody knows nothing is said
+    assert alarms(texts, "xx", "") == []  # a language that is not covered raises no alarm
 
 
 @pytest.mark.parametrize(

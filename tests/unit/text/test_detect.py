@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize("code", ["de", "en"])
-def test_short_sentences_are_told_apart(code) -> None:
+def test_detects_the_language_of_short_sentences(code) -> None:
     with gzip.open(EXAMPLES / f"valid.{code}.gz", "rt", encoding="utf-8") as file:
         lines = [line.strip() for line in file]
     among_two = [detect(line, ["de", "en"])[0].language == code for line in lines]
@@ -34,7 +34,7 @@ def test_short_sentences_are_told_apart(code) -> None:
         ("책은 어디에 있습니까", "ko"),
     ],
 )  # fmt: skip
-def test_each_language_is_known_by_its_small_words_or_its_script(text, language) -> None:
+def test_detects_each_language_by_its_words_or_script(text, language) -> None:
     assert detect(text)[0].language == language
 
 
@@ -42,17 +42,17 @@ def test_each_language_is_known_by_its_small_words_or_its_script(text, language)
     ("text", "language"),
     [("Hallo Welt", "de"), ("Hallo!", "de"), ("Hello", "en"), ("Hola", "es"), ("Merci", "fr")],
 )
-def test_a_greeting_is_enough(text: str, language: str) -> None:
+def test_detects_the_language_of_a_greeting(text: str, language: str) -> None:
     assert detect(text, ["de", "en", "es", "fr", "pt"])[0].language == language
 
 
 @given(st.text(max_size=40))
 @example("\U00017824")  # a letter without a name
-def test_no_text_is_too_strange(text) -> None:
+def test_accepts_any_text(text) -> None:
     assert len(detect(text)) == len(COVERED)
 
 
-def test_confidence_is_shared_out() -> None:
+def test_confidences_add_up() -> None:
     for text in ("", "1234", "Hund", "der the", "x" * 5000):
         found = detect(text, ["de", "en", "xx"])
         assert {entry.language for entry in found} == {"de", "en", "xx"}

@@ -11,8 +11,8 @@ from dragoman.text.doctor import (
     CRLF,
     MEANINGS,
     NOT_LEARNABLE,
+    CorpusReport,
     HeldOut,
-    Report,
     examine,
     fix,
     held_out_key,
@@ -70,24 +70,24 @@ TROUBLES = {
 }
 
 
-def test_a_healthy_corpus_gets_no_complaint() -> None:
+def test_a_clean_corpus_has_no_findings() -> None:
     assert examine(healthy()).findings == []
 
 
 @pytest.mark.parametrize("kind", TROUBLES)
-def test_each_trouble_is_found_with_its_line(kind: str) -> None:
+def test_finds_each_problem_with_its_line(kind: str) -> None:
     report = examine([*healthy(), Pair(201, *TROUBLES[kind])])
     assert report.by_kind[kind].count == 1
     assert report.by_kind[kind].lines == [201]
 
 
-def test_every_trouble_has_a_meaning_and_every_meaning_a_test() -> None:
+def test_every_problem_has_a_meaning_and_every_meaning_a_test() -> None:
     held_out = {f"{what} in held-out set" for what in ("source", "target", "pair")}
     # the last has a test of its own, below
     assert set(MEANINGS) == set(TROUBLES) | held_out | {CRLF}
 
 
-def test_held_out_text_is_found_on_either_side_whatever_its_case() -> None:
+def test_finds_held_out_text_on_either_side_in_any_case() -> None:
     pairs = healthy()
     held = HeldOut.of(
         [[Pair(1, pairs[0].source.lower(), "other"), Pair(2, "anders", pairs[1].target), pairs[2]]]
@@ -101,7 +101,7 @@ def test_held_out_text_is_found_on_either_side_whatever_its_case() -> None:
     }
 
 
-def test_a_fixed_corpus_is_healthy_and_every_change_has_its_reason() -> None:
+def test_a_fixed_corpus_is_clean_and_every_change_has_a_reason() -> None:
     broken = [Pair(200 + i, *sides) for i, sides in enumerate(TROUBLES.values(), start=1)]
     pairs = [*healthy(), *broken]
     results = list(fix(pairs, examine(pairs)))
@@ -112,7 +112,7 @@ def test_a_fixed_corpus_is_healthy_and_every_change_has_its_reason() -> None:
     assert examine(again).findings == []
 
 
-def test_swapped_languages_are_found_in_real_text() -> None:
+def test_finds_swapped_languages_in_real_text() -> None:
     """A twentieth of the examples with both sides swapped: most that are long enough are found,
     hardly a good one."""
     sides = [list(read_lines(EXAMPLES / f"tatoeba.{language}.gz")) for language in ("de", "en")]
@@ -126,7 +126,7 @@ def test_swapped_languages_are_found_in_real_text() -> None:
     assert len(found - swapped) < 0.002 * len(pairs)
 
 
-def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:
+def test_repeats_equal_those_of_a_set_in_bounded_memory(monkeypatch) -> None:
     monkeypatch.setattr("dragoman.text.repeats._BUFFERED", 100)
     draw = np.random.default_rng(1)
     keys = [str(k) for k in draw.integers(0, 700, size=2000)]
@@ -143,9 +143,7 @@ def test_repeats_are_those_of_a_set_and_memory_is_bounded(monkeypatch) -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_texts_that_are_the_same_but_for_case_and_punctuation_have_the_same_key(
-    text: str, other: str
-) -> None:
+def test_texts_that_differ_in_case_or_punctuation_share_a_key(text: str, other: str) -> None:
     forms = [
         text,
         text.upper(),
@@ -160,11 +158,11 @@ def test_texts_that_are_the_same_but_for_case_and_punctuation_have_the_same_key(
 
 
 @given(st.text(max_size=60))
-def test_mending_twice_is_mending_once(text: str) -> None:
+def test_repairing_twice_changes_nothing(text: str) -> None:
     assert mended(mended(text)) == mended(text)
 
 
-def test_lines_that_end_in_cr_lf_are_counted_read_and_mended(tmp_path) -> None:
+def test_lines_that_end_in_cr_lf_are_counted_read_and_repaired(tmp_path) -> None:
     (tmp_path / "a.de").write_bytes(b"Das ist gut.\r\nNein.\n")
     (tmp_path / "a.en").write_bytes(b"That is good.\r\nNo.\n")
     pairs = list(read_pairs(tmp_path / "a.de", tmp_path / "a.en"))
@@ -182,7 +180,7 @@ def test_lines_that_end_in_cr_lf_are_counted_read_and_mended(tmp_path) -> None:
     ("pairs", "usable", "ailing", "pointless"),
     [(10, 10, 0, False), (10, 0, 0, True), (10, 4, 5, False), (10, 4, 6, True)],
 )
-def test_what_ails_most_pairs_makes_a_corpus_pointless(pairs, usable, ailing, pointless) -> None:
-    report = Report(pairs, usable)
+def test_a_problem_of_most_pairs_makes_a_corpus_pointless(pairs, usable, ailing, pointless) -> None:
+    report = CorpusReport(pairs, usable)
     report.add(next(iter(NOT_LEARNABLE)), np.arange(ailing))
     assert report.is_pointless is pointless

@@ -45,7 +45,7 @@ def pairs_of(path: Path, text: str, languages: tuple[str, str] = ("", "")) -> li
     return [(pair.source, pair.target) for pair in read_pairs(path, languages=languages)]
 
 
-def test_tmx_gives_the_pair_that_is_asked_for(tmp_path: Path) -> None:
+def test_tmx_yields_the_requested_languages(tmp_path: Path) -> None:
     file = tmp_path / "a.tmx"
     assert pairs_of(file, TMX, ("de", "en")) == [("Datei öffnen", "Open file")]
     assert pairs_of(file, TMX, ("en", "fr")) == [("Open file", "Ouvrir")]
@@ -53,12 +53,12 @@ def test_tmx_gives_the_pair_that_is_asked_for(tmp_path: Path) -> None:
     assert pairs_of(file, TMX, ("en", "es")) == []
 
 
-def test_xliff_gives_what_is_translated(tmp_path: Path) -> None:
+def test_xliff_yields_translated_segments(tmp_path: Path) -> None:
     for text in (XLIFF, XLIFF_2):
         assert pairs_of(tmp_path / "a.xliff", text) == [("Open file", "Datei öffnen")]
 
 
-def test_po_leaves_out_head_and_fuzzy_and_untranslated_entries(tmp_path: Path) -> None:
+def test_po_skips_header_fuzzy_and_untranslated_entries(tmp_path: Path) -> None:
     assert pairs_of(tmp_path / "a.po", PO) == [
         ("Open file", "Datei öffnen"),
         ('One "file"', "Eine Datei"),
@@ -90,25 +90,25 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "lol">]><tmx><body>&b;</body></tmx>'
         ("a.po", b'"a"\n', "line 1 is not PO"),
     ],
 )
-def test_what_is_none_is_refused(tmp_path: Path, name: str, raw: bytes, words: str) -> None:
+def test_rejects_files_in_another_format(tmp_path: Path, name: str, raw: bytes, words: str) -> None:
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(CorpusError, match=words):
         list(read_pairs(tmp_path / name))
 
 
-def test_the_name_of_a_dtd_does_no_harm(tmp_path: Path) -> None:
+def test_accepts_the_name_of_a_dtd(tmp_path: Path) -> None:
     text = f'<!DOCTYPE tmx SYSTEM "tmx14.dtd">{TMX.partition("?>")[2] or TMX}'
     assert pairs_of(tmp_path / "a.tmx", text)
 
 
-def test_deep_nesting_does_no_harm(tmp_path: Path) -> None:
+def test_accepts_deep_nesting(tmp_path: Path) -> None:
     deep = "<hi>" * 50_000 + "a" + "</hi>" * 50_000
     variants = [f'<tuv xml:lang="{c}"><seg>{deep}</seg></tuv>' for c in ("de", "en")]
     text = f"<tmx><body><tu>{''.join(variants)}</tu></body></tmx>"
     assert pairs_of(tmp_path / "a.tmx", text) == [("a", "a")]
 
 
-def test_check_reads_them(dragoman, tmp_path: Path) -> None:
+def test_check_reads_exchange_formats(dragoman, tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text(PO, encoding="utf-8")
     answer = dragoman("check", tmp_path / "a.po")
     assert (answer.code, answer.out.splitlines()[0]) == (0, "3 pairs")

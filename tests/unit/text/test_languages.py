@@ -21,7 +21,7 @@ def test_the_first_model_that_knows_both_languages_is_chosen() -> None:
     nothing = choose_model(MODELS, " ", AUTO, "").detected
     assert nothing is not None
     assert nothing.confidence == 0  # there is nothing to tell a language by
-    with pytest.raises(TranslationError, match=r"'fr' to 'en'; there is de to en; en to de, fr"):
+    with pytest.raises(TranslationError, match=r"'fr' to 'en'; available: de to en; en to de, fr"):
         choose_model(MODELS, "", "fr", "en")
 
 
@@ -31,27 +31,27 @@ def test_a_model_without_named_languages_takes_everything() -> None:
     assert not MODELS[1].takes("fr", "fr")
 
 
-def test_the_source_is_the_likeliest_language_that_a_model_translates_so() -> None:
+def test_the_source_is_the_most_likely_language_that_a_model_translates() -> None:
     chosen = choose_model(MODELS, "Where is the dog?", AUTO, "fr")
     assert (chosen.number, chosen.source, chosen.target) == (1, "en", "fr")
     # Nothing here translates English into English: the second guess counts, with a note.
     chosen = choose_model(MODELS, "Where is the dog?", AUTO, "en")
     assert chosen.source == "de"
-    assert chosen.note == "this text is in 'en' already, and stays as it is"
+    assert chosen.note == "this text is already in 'en' and is not translated"
 
 
 @pytest.mark.parametrize(
     ("written", "meant"),
     [("DE", "de"), ("en_US", "en"), ("pt-BR", "pt"), ("PT_br", "pt"), ("zh-hant", "zh_Hant")],
 )
-def test_a_code_is_understood_however_it_is_written(written: str, meant: str) -> None:
+def test_understands_other_spellings_of_a_code(written: str, meant: str) -> None:
     codes = ["de", "en", "pt", "zh_Hans", "zh_Hant"]
     assert known_code(written, codes) == meant
     assert known_code("xx-YY", codes) == "xx-YY"
     assert known_code("", codes) == ""
 
 
-def test_a_model_is_asked_in_its_own_codes() -> None:
+def test_a_model_gets_its_own_codes() -> None:
     chosen = choose_model(MODELS, "", "EN-gb", "FR")
     assert (chosen.source, chosen.target) == ("en", "fr")
 
@@ -67,22 +67,22 @@ def test_a_model_is_asked_in_its_own_codes() -> None:
         ("Where is the station, please?", "en"),
     ],
 )
-def test_text_that_is_not_for_the_model_is_known(text: str, language: str) -> None:
+def test_recognizes_text_in_other_languages(text: str, language: str) -> None:
     assert surely_none_of(text, ["de", "es", "fr", "pt"]) == language
 
 
 @pytest.mark.parametrize("text", ["OK", "Tom", "123", "?!", "", "zwei drei zwei zwei drei", "α"])
-def test_text_that_says_nothing_is_translated(text: str) -> None:
+def test_inconclusive_text_is_translated(text: str) -> None:
     assert surely_none_of(text, ["de", "fr"]) == ""
 
 
-def test_nothing_is_said_of_text_for_a_model_of_an_unknown_language() -> None:
-    """Galician looks like Portuguese to whoever knows no Galician."""
+def test_text_for_a_model_of_unknown_languages_is_translated() -> None:
+    """Galician is not covered, and looks like Portuguese."""
     assert reason_to_keep("Onde está a estación de tren?", ["gl"], "en") == ""
     assert reason_to_keep("Где находится вокзал?", [], "en") == ""
 
 
-def test_sentences_of_the_models_languages_are_almost_never_kept() -> None:
+def test_sentences_in_the_models_languages_are_almost_always_translated() -> None:
     pairs = list(read_pairs("examples/tatoeba.de.gz", "examples/tatoeba.en.gz"))[::10]
     kept = sum(bool(reason_to_keep(pair.source, ["de", "fr", "es", "en"], "en")) for pair in pairs)
     assert kept <= len(pairs) / 1000
@@ -112,7 +112,7 @@ def languages_of(**asked: str) -> tuple[str, ...]:
     return Translator.load(device="cpu", **asked).codec.languages.sources
 
 
-def test_a_second_bundled_model_is_a_folder_and_nothing_else(two_bundled, dragoman) -> None:
+def test_a_second_bundled_model_needs_only_a_folder(two_bundled, dragoman) -> None:
     assert languages_of(source="fi") == languages_of(target="sv") == ("fi",)
     assert languages_of(text="Minä en tiedä missä hän on.") == ("fi",)
     assert "de" in languages_of(text="Wo ist der Bahnhof?")
@@ -127,16 +127,16 @@ def test_a_second_bundled_model_is_a_folder_and_nothing_else(two_bundled, dragom
     )
 
 
-def test_a_package_without_a_model_says_so(tmp_path, monkeypatch) -> None:
+def test_a_package_without_a_model_is_an_error(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(bundle, "PRETRAINED", tmp_path)
     with pytest.raises(BundleError, match="holds no model"):
         Translator.load()
 
 
-def test_what_is_detected_agrees_with_the_note() -> None:
+def test_the_detected_language_agrees_with_the_note() -> None:
     english = "Where is the dog that my brother has bought in the town?"
     chosen = choose_model(MODELS, english, AUTO, "en")
-    assert "in 'en' already" in chosen.note
+    assert "already in 'en'" in chosen.note
     assert chosen.detected is not None
     assert chosen.detected.language == "en"
     chosen = choose_model(MODELS, "Где находится вокзал?", AUTO, "en")

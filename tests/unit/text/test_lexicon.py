@@ -48,7 +48,7 @@ def by_the_book(pairs: Sentences, rounds: int) -> dict[tuple[int, int], float]:
 def test_the_textbooks_example_after_one_round() -> None:
     """das Haus / das Buch / ein Buch.
 
-    At first each word is due to all of its sentence alike, nobody's word included: a third each.
+    Initially all words of a sentence have an equal share, the empty word included: a third each.
     "das" has two thirds of "the", one of "house", one of "book", so t(the|das) = (2/3) / (4/3).
     """
     das, haus, buch, ein = 1, 2, 3, 4
@@ -65,12 +65,12 @@ def test_the_textbooks_example_after_one_round() -> None:
     )
     for _ in range(200):
         model.improve()
-    lexicon = model.lexicon(words=5, nobody=0)
+    lexicon = model.lexicon(words=5, empty=0)
     assert lexicon.targets[[das, haus, buch, ein], 0].tolist() == [the, house, book, a]
 
 
 @given(corpora, st.integers(1, 4), st.integers(1, 3))
-def test_it_is_the_textbooks_model_however_the_pairs_are_batched(
+def test_batching_does_not_change_the_textbooks_model(
     pairs: Sentences, rounds: int, batch: int
 ) -> None:
     model = model1(pairs, batch)
@@ -88,12 +88,12 @@ def test_the_likelihood_never_falls(pairs: Sentences) -> None:
 
 
 @given(corpora)
-def test_a_words_translations_are_probabilities_and_occurrences_are_counted(
+def test_translations_are_probabilities_and_occurrences_are_counted(
     pairs: Sentences,
 ) -> None:
     model = model1(pairs)
     model.improve()
-    lexicon = model.lexicon(words=8, nobody=0)
+    lexicon = model.lexicon(words=8, empty=0)
     seen = {0, *(x for source, _ in pairs for x in source)}
     np.testing.assert_allclose(
         lexicon.probabilities.sum(axis=1), [float(x in seen) for x in range(8)], atol=1e-6
@@ -104,6 +104,6 @@ def test_a_words_translations_are_probabilities_and_occurrences_are_counted(
 
 def test_the_best_words_for_a_sentence_come_first() -> None:
     targets = np.array([[9, 0], [4, 5], [6, 5]])
-    lexicon = Lexicon(targets, np.array([[1.0, 0.0], [0.7, 0.3], [0.5, 0.5]]), nobody=0)
+    lexicon = Lexicon(targets, np.array([[1.0, 0.0], [0.7, 0.3], [0.5, 0.5]]), empty=0)
     assert lexicon.best([1, 2], 3).tolist() == [9, 5, 4]  # 1, then 0.3 + 0.5, then 0.7
     assert lexicon.best([1], 100).tolist() == [9, 4, 5]

@@ -17,7 +17,7 @@ from dragoman.text.parallel import (
 )
 
 
-def test_lines_end_at_newlines_alone(tmp_path) -> None:
+def test_lines_end_only_at_newlines(tmp_path) -> None:
     file = tmp_path / "a.txt"
     file.write_bytes("\ufeffa\u2028b\r\n\nc\x0bd".encode())
     assert list(read_lines(file)) == ["a\u2028b", "", "c\x0bd"]
@@ -29,7 +29,7 @@ def test_gzip_and_tsv_are_read(tmp_path) -> None:
     assert list(read_pairs(file)) == [Pair(1, "Ja.", "Yes."), Pair(2, "Nein.", "No.")]
 
 
-def test_bzip2_is_read_wherever_gzip_is(tmp_path) -> None:
+def test_reads_bzip2_like_gzip(tmp_path) -> None:
     (tmp_path / "a.de-en.tsv.bz2").write_bytes(bz2.compress(b"Ja.\tYes.\n"))
     assert list(read_pairs(tmp_path / "a.de-en.tsv.bz2")) == [Pair(1, "Ja.", "Yes.")]
     assert languages_of_tsv("a.de-en.tsv.bz2") == ("de", "en")
@@ -54,7 +54,7 @@ PARTS = [b"a", b"\n", b"\n", b"\r", "ä".encode(), b"\xef\xbb\xbf", b"xyz"]
 @pytest.mark.parametrize(("parts", "longest"), [([*PARTS, b"\xff", b"\0"], 999), (PARTS, 9)])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_blocks_hold_the_lines_and_are_refused_in_the_same_words(
+def test_blocks_contain_the_same_lines_and_raise_the_same_errors(
     tmp_path, parts, longest: int, data
 ) -> None:
     file = tmp_path / "a.txt"
@@ -71,7 +71,7 @@ def test_blocks_hold_the_lines_and_are_refused_in_the_same_words(
     assert results[0] == results[1]
 
 
-def test_a_byte_that_is_not_utf8_is_reported_with_its_place(tmp_path) -> None:
+def test_locates_invalid_utf8(tmp_path) -> None:
     file = tmp_path / "a.de"
     file.write_bytes(b"gut\nsch\xf6n\n")
     with pytest.raises(CorpusError, match=r"a\.de line 2 is not UTF-8: byte 4 of the line is 0xf6"):
@@ -79,7 +79,7 @@ def test_a_byte_that_is_not_utf8_is_reported_with_its_place(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf16_is_refused_with_the_command_that_converts_it(tmp_path, encoding: str) -> None:
+def test_rejects_utf16_and_names_the_command_to_convert_it(tmp_path, encoding: str) -> None:
     file = tmp_path / "a.de"
     file.write_text("Grüß Gott!\nJa.\n", encoding=encoding)
     for read in (read_lines, read_blocks):
@@ -88,7 +88,7 @@ def test_utf16_is_refused_with_the_command_that_converts_it(tmp_path, encoding: 
 
 
 @pytest.mark.parametrize("missing", [0, 7, 19])
-def test_sides_of_different_length_are_refused_with_the_line_that_has_no_partner(
+def test_rejects_sides_of_different_length_and_names_the_unpaired_line(
     tmp_path, missing: int
 ) -> None:
     left = [f"{'Wort ' * (i * 7 % 5 + 1)}{i}." for i in range(20)]
@@ -111,7 +111,7 @@ def test_sides_of_different_length_are_refused_with_the_line_that_has_no_partner
         (b"\x1f\x8b", "cannot be read"),
     ],
 )
-def test_unreadable_files_get_one_line(tmp_path, content: bytes | None, words: str) -> None:
+def test_unreadable_files_are_one_line_errors(tmp_path, content: bytes | None, words: str) -> None:
     file = tmp_path / ("a.tsv.gz" if content and content[0] == 0x1F else "a.tsv")
     if content is not None:
         file.write_bytes(content)
@@ -119,7 +119,7 @@ def test_unreadable_files_get_one_line(tmp_path, content: bytes | None, words: s
         list(read_pairs(file))
 
 
-def test_endless_lines_are_refused_unless_allowed(tmp_path, monkeypatch) -> None:
+def test_rejects_endless_lines_unless_allowed(tmp_path, monkeypatch) -> None:
     file = tmp_path / "bomb.gz"
     file.write_bytes(gzip.compress(b"x" * 3_000_000))
     for read in (read_lines, read_blocks):
@@ -133,13 +133,10 @@ def test_endless_lines_are_refused_unless_allowed(tmp_path, monkeypatch) -> None
 
 
 @pytest.mark.parametrize(("times", "fits"), [(180, True), (220, False)])
-def test_an_archive_may_swell_to_200_times_its_size_and_64_mib(
-    tmp_path, times: int, fits: bool
-) -> None:
+def test_an_archive_may_expand_200_times_and_to_64_mib(tmp_path, times: int, fits: bool) -> None:
     line = b"x" * 999 + b"\n"
     swelling = gzip.compress(line * (150_000_000 // len(line)))
-    # Letters that cannot be packed bring the file to the size that is wanted: what is read beyond
-    # 64 MiB is so many times as much.
+    # Incompressible letters enlarge the file, until it expands `times` times beyond 64 MiB.
     free = 2**26
     missing = (150_000_000 - free) // times - len(swelling)
     noise = random.Random(1).randbytes(missing).hex().encode()
@@ -165,7 +162,7 @@ def test_languages_come_from_suffixes() -> None:
     ]
 
 
-def test_a_star_stands_for_shards_whose_lines_are_counted_through(tmp_path) -> None:
+def test_line_numbers_continue_over_shards(tmp_path) -> None:
     for number, lines in enumerate((["a", "b"], ["c"], ["d", "e"])):
         (tmp_path / f"t.{number}.de").write_text("".join(f"{line}\n" for line in lines))
         with gzip.open(tmp_path / f"t.{number}.en.gz", "wt") as file:

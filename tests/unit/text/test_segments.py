@@ -8,20 +8,20 @@ from dragoman.text.segments import split_sentences, split_to_fit
 
 
 @given(st.text("ab .!?", max_size=200), st.integers(1, 30))
-def test_parts_fit_and_lose_nothing_but_spaces(text: str, limit: int) -> None:
+def test_parts_fit_and_lose_only_spaces(text: str, limit: int) -> None:
     parts = split_to_fit(text, lambda part: len(part) <= limit)
     assert all(len(part) <= limit for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
 
 
 @given(st.lists(st.text("ab", min_size=1, max_size=12), min_size=1), st.integers(12, 40))
-def test_a_part_takes_every_word_that_still_fits(words: list[str], limit: int) -> None:
+def test_a_part_contains_every_word_that_fits(words: list[str], limit: int) -> None:
     parts = split_to_fit(" ".join(words), lambda part: len(part) <= limit)
     for part, following in pairwise(parts):
         assert len(f"{part} {following.split()[0]}") > limit
 
 
-def test_a_long_text_is_not_measured_again_for_each_of_its_words() -> None:
+def test_splitting_does_not_measure_the_text_for_each_word() -> None:
     measured = 0
 
     def fits(part: str) -> bool:
@@ -51,7 +51,7 @@ def test_sentences_and_gaps_make_up_the_text(text: str) -> None:
     assert not any(set("\r\n") & set(sentence) for sentence in sentences)
 
 
-def test_a_full_stop_is_not_always_an_end() -> None:
+def test_a_full_stop_need_not_end_a_sentence() -> None:
     text = 'Am 3. Mai kam Dr. Roth an, z. B. mit dem Zug. „Gut!" Dann ging er... und schwieg. Ja?'
     assert split_sentences(text)[0] == [
         "Am 3. Mai kam Dr. Roth an, z. B. mit dem "
@@ -68,7 +68,7 @@ def test_a_full_stop_is_not_always_an_end() -> None:
         ("Er sagte: „Ja.“", "Dann ging er."),
     ],
 )
-def test_a_sentence_ends_after_a_year_and_after_what_was_quoted(first: str, second: str) -> None:
+def test_a_sentence_may_end_after_a_year_or_a_quotation(first: str, second: str) -> None:
     assert split_sentences(f"{first} {second}") == ([first, second], [" "])
 
 
@@ -83,7 +83,7 @@ def test_a_sentence_ends_after_a_year_and_after_what_was_quoted(first: str, seco
         ("pt", "Ver fig. 3, aprox. 20 da Sra. Lopes, núm. 7, p. ex. Lisboa."),
     ],
 )
-def test_abbreviations_end_no_sentence(language: str, text: str) -> None:
+def test_abbreviations_do_not_end_a_sentence(language: str, text: str) -> None:
     assert split_sentences(text, language) == ([text], [])
     assert split_sentences(text) == ([text], [])
 
@@ -98,12 +98,12 @@ def test_abbreviations_end_no_sentence(language: str, text: str) -> None:
         ("en", "She was born in Abb.", "3 people live there."),  # a German abbreviation
     ],
 )
-def test_a_word_that_is_also_an_abbreviation_ends_a_sentence(
+def test_a_word_that_may_be_an_abbreviation_ends_a_sentence(
     language: str, first: str, second: str
 ) -> None:
     assert split_sentences(f"{first} {second}", language) == ([first, second], [" "])
 
 
 @pytest.mark.parametrize("text", ["iv. Results", "12. Open the file.", "2.1. Big dogs", "(a) Item"])
-def test_the_number_of_an_item_is_no_sentence(text: str) -> None:
+def test_the_number_of_an_item_is_not_a_sentence(text: str) -> None:
     assert split_sentences(text) == ([text], [])

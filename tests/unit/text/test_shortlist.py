@@ -20,7 +20,7 @@ def shortlist(candidates: list[list[int]], always: list[int]) -> Shortlist:
 
 
 @given(st.lists(words, min_size=SIZE, max_size=SIZE), words.map(lambda ids: [3, *ids]), sources)
-def test_a_sentence_may_say_what_its_pieces_bring_and_what_all_may_say(
+def test_a_shortlist_combines_candidates_of_the_source_with_common_pieces(
     candidates: list[list[int]], always: list[int], source: list[int]
 ) -> None:
     made = shortlist(candidates, always)
@@ -43,7 +43,7 @@ GOOD = {"always": [3, 5], "candidates": [7, 8, 9], "ends": [0] * 20 + [1, 2, 3]}
         ({"always": [3, SIZE]}, "names piece 23"),
         ({"candidates": [7, 8, 2**32 - 1]}, "names piece 4294967295"),
         ({"always": [5]}, "lacks the end"),
-        ({"candidates": [7, 8, 0]}, "no translation holds"),
+        ({"candidates": [7, 8, 0]}, "no translation may contain"),
         ({"ends": [3] * 22}, "each of 23 source pieces"),
         ({"ends": [0] * 20 + [2, 1, 3]}, "each of 23 source pieces"),
         ({"ends": [0] * 20 + [1, 2, 9]}, "each of 23 source pieces"),
@@ -53,7 +53,7 @@ GOOD = {"always": [3, 5], "candidates": [7, 8, 9], "ends": [0] * 20 + [1, 2, 3]}
         ({"always": np.array([[3]], dtype=np.uint32)}, "must consist of"),
     ],
 )
-def test_a_forged_list_is_refused(change: dict, words: str) -> None:
+def test_rejects_a_forged_shortlist(change: dict, words: str) -> None:
     def raw(entries: dict) -> bytes:
         arrays = {
             k: v if isinstance(v, np.ndarray) else np.array(v, dtype=np.uint32)

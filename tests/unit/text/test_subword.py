@@ -24,11 +24,11 @@ LEARNED = BytePairs.learn(SENTENCES, TextConfig(vocab_size=330))
 EXACT = BytePairs.learn(SENTENCES, TextConfig(vocab_size=330, normalization="identity"))
 
 
-def test_the_vocabulary_shrinks_to_what_a_small_corpus_gives() -> None:
+def test_a_small_corpus_gives_a_smaller_vocabulary() -> None:
     assert len(BytePairs.learn(["ab", "ab ba"], TextConfig(vocab_size=8000)).vocabulary) < 300
 
 
-def test_a_vocabulary_too_small_for_the_characters_is_refused() -> None:
+def test_rejects_a_vocabulary_too_small_for_the_characters() -> None:
     with pytest.raises(ConfigError, match=r"text\.vocab_size=50 is too small"):
         BytePairs.learn(SENTENCES, TextConfig(vocab_size=50))
 
@@ -41,7 +41,7 @@ def test_no_text_is_unknown(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from([*NUMBERS, "eins.", "Ünï", "😀", "x9"]), max_size=8).map(" ".join))
-def test_our_merging_without_dropout_is_sentencepieces(text: str) -> None:
+def test_merging_without_dropout_equals_sentencepiece(text: str) -> None:
     assert LEARNED.encode_with_dropout([text], 0.0, seed=1).lists() == LEARNED.encode([text])
 
 
@@ -54,7 +54,7 @@ awkward = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="
         max_size=6,
     )
 )
-def test_word_by_word_is_what_sentencepiece_makes_of_the_whole(texts: list[str]) -> None:
+def test_word_by_word_equals_sentencepiece_on_whole_texts(texts: list[str]) -> None:
     for learned in (LEARNED, EXACT):
         for _ in range(2):  # cut now, and remembered
             flat = learned.encode_flat(texts)
@@ -62,7 +62,7 @@ def test_word_by_word_is_what_sentencepiece_makes_of_the_whole(texts: list[str])
             assert flat.lengths.tolist() == [*map(len, learned.encode(texts))]
 
 
-def test_a_full_memory_of_words_is_emptied(monkeypatch) -> None:
+def test_a_full_cache_of_words_is_cleared(monkeypatch) -> None:
     monkeypatch.setattr("dragoman.text.subword.WORDS_REMEMBERED", 5)
     learned = BytePairs(LEARNED.to_bytes())
     for start in range(0, 60, 3):
@@ -71,7 +71,7 @@ def test_a_full_memory_of_words_is_emptied(monkeypatch) -> None:
         assert len(learned._whole._numbers) <= 5 + 3 * 6
 
 
-def test_pieces_that_reach_over_a_space_are_not_cut_word_by_word() -> None:
+def test_pieces_that_cross_spaces_are_not_segmented_word_by_word() -> None:
     """A model from elsewhere may hold such; ours never does."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -87,8 +87,8 @@ def test_pieces_that_reach_over_a_space_are_not_cut_word_by_word() -> None:
     )
 
 
-def test_learning_from_counts_of_words_is_learning_from_sentences() -> None:
-    """The pieces are those that SentencePiece learns from the whole sentences."""
+def test_learning_from_counts_equals_learning_from_sentences() -> None:
+    """SentencePiece learns the same pieces from whole sentences."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(SENTENCES), model_writer=model, model_type="bpe", vocab_size=330,
@@ -100,8 +100,8 @@ def test_learning_from_counts_of_words_is_learning_from_sentences() -> None:
     assert BytePairs(model.getvalue()).vocabulary == LEARNED.vocabulary
 
 
-def test_each_merge_is_dropped_as_often_as_the_rate_says() -> None:
-    """The frequencies of a word's segmentations are those of the algorithm as the paper has it."""
+def test_merges_are_dropped_at_the_given_rate() -> None:
+    """A word's segmentations have the same frequencies as in the paper's algorithm."""
 
     def plainly(word: str, rate: float, draw: random.Random) -> list[str]:
         parts = list(word)
@@ -167,7 +167,7 @@ def test_a_text_cannot_forge_a_language_tag() -> None:
     assert tag not in forged
 
 
-def test_files_that_name_a_language_without_a_tag_are_refused() -> None:
+def test_rejects_files_with_a_language_without_a_tag() -> None:
     settings = TextConfig(vocab_size=400)
     codec = Codec.learn(SENTENCES, SENTENCES, settings, Languages(("en",), ("de", "fr")))
     forged = replace(codec, languages=Languages(("en",), ("de", "fr", "es")))
@@ -176,7 +176,7 @@ def test_files_that_name_a_language_without_a_tag_are_refused() -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_codec_survives_its_files(shared: bool) -> None:
+def test_a_codec_round_trips_through_its_files(shared: bool) -> None:
     left, right = zip(*toy_pairs(200), strict=True)
     codec = Codec.learn(
         left, right, TextConfig(vocab_size=320, shared=shared), Languages(("de",), ("en",))
@@ -189,7 +189,7 @@ def test_a_codec_survives_its_files(shared: bool) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_the_mark_of_a_made_source_is_one_piece_that_no_text_gives(rate: float) -> None:
+def test_the_mark_of_a_synthetic_source_is_a_piece_that_no_text_contains(rate: float) -> None:
     marked = [f"<BT> {sentence}" for sentence in SENTENCES]
     codec = Codec.learn(
         [*SENTENCES, *marked],
@@ -212,7 +212,7 @@ def test_the_mark_of_a_made_source_is_one_piece_that_no_text_gives(rate: float) 
     assert encoded(marked) == [[ids[0], mark, *ids[1:]] for ids in plain]
 
 
-def test_a_target_that_a_model_made_has_no_mark() -> None:
+def test_synthetic_targets_have_no_mark() -> None:
     left, right = zip(*toy_pairs(200), strict=True)
     for shared in (True, False):
         codec = Codec.learn(

@@ -1,4 +1,4 @@
-"""What must stay as it is, found in a text."""
+"""Finding what must not change in a text."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -24,7 +24,7 @@ from dragoman.text.verbatim import reason_for_doubt, verbatim_spans
         ("Nothing here, really: 42 and 3.5.", []),
     ],
 )
-def test_addresses_and_numbers_of_things_are_found(text: str, found: list[str]) -> None:
+def test_finds_addresses_and_identifiers(text: str, found: list[str]) -> None:
     assert [text[start:end] for start, end in verbatim_spans(text)] == found
 
 
@@ -46,7 +46,7 @@ _NUMBERS = st.lists(
 @example("deadbeef1")
 @example("0xAB")
 @example("Telefon 12 34 56")
-def test_a_text_without_a_sign_of_it_holds_nothing_verbatim(text: str) -> None:
+def test_ordinary_text_has_no_verbatim_spans(text: str) -> None:
     """The signs are a short cut: what they rule out, the patterns do not find either."""
     if not verbatim._has_sign(text):
         assert not verbatim._any().search(text)
@@ -66,9 +66,7 @@ def test_a_text_without_a_sign_of_it_holds_nothing_verbatim(text: str) -> None:
         ("see https://x.org/read/the/manual", "see https://x.org/read/the/manual", ""),
     ],
 )
-def test_a_translation_that_is_empty_or_a_copy_is_marked(
-    source: str, translation: str, why: str
-) -> None:
+def test_doubts_empty_translations_and_copies(source: str, translation: str, why: str) -> None:
     reason = reason_for_doubt(source, translation)
     assert why in reason
     assert bool(reason) is bool(why)

@@ -1,4 +1,4 @@
-"""Words and characters, the two ends between which byte-pair encoding stands."""
+"""The tokenizers of whole words and of characters."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ LEARNED = {
 
 @pytest.mark.parametrize("kind", LEARNED)
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_known_text_comes_back_as_it_was(kind: str, text: str) -> None:
+def test_known_text_round_trips(kind: str, text: str) -> None:
     """The dots of an ellipsis are three by normalisation, as in every vocabulary."""
     ids = LEARNED[kind].encode([text])[0]
     assert LEARNED[kind].decode(ids) == text.replace("…", "...")
@@ -35,7 +35,7 @@ def test_punctuation_does_not_hide_a_word() -> None:
     assert LEARNED["word"].vocabulary.unk not in LEARNED["word"].encode(["müde, bin. Ich!"])[0]
 
 
-def test_an_unknown_word_is_one_piece_and_leaves_its_neighbours_alone() -> None:
+def test_an_unknown_word_is_one_piece_and_does_not_affect_its_neighbors() -> None:
     words = LEARNED["word"]
     known, unknown = words.encode(["Ich bin müde.", "Ich Kamel müde."])
     assert unknown == [known[0], words.vocabulary.unk, *known[2:]]
@@ -55,26 +55,26 @@ def test_every_piece_of_a_known_text_is_a_character() -> None:
     assert {len(pieces[i]) for i in LEARNED["character"].encode([TEXTS[0]])[0]} == {1}
 
 
-def test_the_most_frequent_words_get_the_room_there_is() -> None:
+def test_the_vocabulary_keeps_the_most_frequent_words() -> None:
     words = Words.learn(["a a a b b c"], TextConfig(vocab_size=len(SPECIAL) + 2))
     assert words.vocabulary.pieces == (*SPECIAL, "▁a", "▁b")
 
 
 @pytest.mark.parametrize(("kind", "size"), [("word", 4), ("character", 100)])
-def test_a_vocabulary_without_room_is_refused(kind: str, size: int) -> None:
+def test_rejects_a_vocabulary_without_room(kind: str, size: int) -> None:
     with pytest.raises(ConfigError, match=rf"text\.vocab_size={size} is too small"):
         type(LEARNED[kind]).learn(TEXTS, TextConfig(tokenizer=kind, vocab_size=size))
 
 
 @pytest.mark.parametrize("kind", ["word", "character", "marian"])
-def test_dropout_without_merges_is_refused(kind: str) -> None:
+def test_rejects_dropout_without_merges(kind: str) -> None:
     with pytest.raises(ConfigError, match=r"text\.bpe_dropout"):
         make_config(settings={"text.tokenizer": kind, "text.bpe_dropout": 0.1})
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("kind", LEARNED)
-def test_a_codec_survives_its_files(kind: str, shared: bool) -> None:
+def test_a_codec_round_trips_through_its_files(kind: str, shared: bool) -> None:
     left, right = zip(*toy_pairs(200), strict=True)
     settings = TextConfig(tokenizer=kind, shared=shared)
     codec = Codec.learn(left, right, settings, Languages(("de",), ("en", "fr")))
@@ -95,6 +95,6 @@ def test_a_text_cannot_forge_a_tag_or_a_special_piece() -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"[]", b'{"pieces": ["a"]}', b'{"normalisation": "nfkc", "pieces": ["a"]}']
 )
-def test_a_broken_list_of_words_is_named(raw: bytes) -> None:
+def test_rejects_a_damaged_list_of_words(raw: bytes) -> None:
     with pytest.raises(BundleError, match="list of words"):
         Words(raw)

@@ -16,7 +16,7 @@ def optimizer_after_a_step(model) -> torch.optim.Optimizer:
     return optimizer
 
 
-def test_a_checkpoint_gives_back_weights_moments_and_progress(tmp_path) -> None:
+def test_a_checkpoint_restores_weights_moments_and_progress(tmp_path) -> None:
     model = small_model()
     optimizer = optimizer_after_a_step(model)
     checkpoints = Checkpoints(tmp_path, window=2)
@@ -32,7 +32,7 @@ def test_a_checkpoint_gives_back_weights_moments_and_progress(tmp_path) -> None:
             assert torch.equal(value, other_optimizer.state[theirs][key])
 
 
-def test_the_window_the_best_and_the_newest_are_kept(tmp_path) -> None:
+def test_keeps_the_window_the_best_and_the_newest_checkpoints(tmp_path) -> None:
     model = small_model()
     optimizer = optimizer_after_a_step(model)
     checkpoints = Checkpoints(tmp_path, window=2)
@@ -57,7 +57,7 @@ def test_the_average_is_the_mean_of_the_window(tmp_path) -> None:
         torch.testing.assert_close(weight, expected.float())
 
 
-def test_an_interruption_does_not_enter_the_average(tmp_path) -> None:
+def test_interim_checkpoints_are_not_averaged(tmp_path) -> None:
     checkpoints = Checkpoints(tmp_path, window=2)
     model = small_model()
     for step, interim in ((0, False), (3, False), (4, True), (6, False)):
@@ -65,7 +65,7 @@ def test_an_interruption_does_not_enter_the_average(tmp_path) -> None:
     assert checkpoints.average()[1] == [3, 6]
 
 
-def test_a_damaged_checkpoint_can_be_removed_to_go_on_from_the_one_before(tmp_path) -> None:
+def test_removing_a_damaged_checkpoint_resumes_from_the_previous_one(tmp_path) -> None:
     checkpoints = Checkpoints(tmp_path, window=3)
     model = small_model()
     for step in (1, 2, 3):
@@ -80,7 +80,7 @@ def test_a_damaged_checkpoint_can_be_removed_to_go_on_from_the_one_before(tmp_pa
         checkpoints.newest()
 
 
-def test_a_kill_while_old_checkpoints_are_removed_leaves_whole_ones(tmp_path, monkeypatch) -> None:
+def test_a_kill_during_pruning_leaves_complete_checkpoints(tmp_path, monkeypatch) -> None:
     checkpoints = Checkpoints(tmp_path, window=1)
     model = small_model()
     for step in (1, 2):

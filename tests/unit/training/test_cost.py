@@ -1,4 +1,4 @@
-"""What training takes, estimated before it begins."""
+"""Estimates of the memory that training needs."""
 
 import pytest
 
@@ -8,9 +8,10 @@ from tests.conftest import small_config
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "layers"), [(2, 6, 9.0), (12, 2, 12.0)])
-def test_the_deeper_side_decides_and_the_decoder_counts_half_again(encoder, decoder, layers):
-    """Of a layer, 20 numbers of the width and 3 of the feed-forward width, in float32; and the
-    logits of every other position, four times."""
+def test_memory_follows_the_deeper_side_and_decoder_layers_cost_half_more(encoder, decoder, layers):
+    """A layer keeps 20 * d_model + 3 * d_ff numbers in float32, every other position four copies of
+    its logits.
+    """
     config = replace(
         small_config(),
         {

@@ -1,4 +1,4 @@
-"""What is learned to be a user's own."""
+"""Training the gate that recognizes the user's sentences."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ def bundle(trained: Path) -> Bundle:
     return read_bundle(trained)
 
 
-def test_the_regression_is_where_the_loss_is_least() -> None:
+def test_the_regression_minimizes_its_loss() -> None:
     draw = np.random.default_rng(2)
     x = draw.normal(size=(300, 4))
     y = x[:, 0] + 0.5 * x[:, 1] + draw.normal(size=300) > 0.8
@@ -37,7 +37,7 @@ def test_the_regression_is_where_the_loss_is_least() -> None:
         assert loss(found + step) > loss(found)
 
 
-def test_own_sentences_are_told_from_others(bundle: Bundle) -> None:
+def test_the_gate_separates_the_users_sentences_from_others(bundle: Bundle) -> None:
     own = [text for text in SENTENCES if "drei" in text]
     others = [text for text in SENTENCES if "drei" not in text]
     encode = bundle.codec.encode_source
@@ -51,21 +51,21 @@ def test_own_sentences_are_told_from_others(bundle: Bundle) -> None:
 
 
 def test_nearly_all_held_out_sentences_pass(bundle: Bundle) -> None:
-    """Even where nothing tells them from others."""
+    """Even if they do not differ from the others."""
     ids = bundle.codec.encode_source(SENTENCES)
     learned = fit_gate(bundle, ids[:100], ids[100:200], ids[200:], ("", ""))
     assert learned is not None
     assert np.mean([learned(one) for one in ids[100:200]]) >= 0.97
 
 
-def test_without_others_or_word_vectors_there_is_no_gate(bundle: Bundle) -> None:
+def test_a_gate_needs_other_sentences_and_word_vectors(bundle: Bundle) -> None:
     ids = bundle.codec.encode_source(SENTENCES[:20])
     assert fit_gate(bundle, ids, ids, [], ("", "")) is None
     weights = {name: array for name, array in bundle.weights.items() if name != EMBEDDING}
     assert fit_gate(replace(bundle, weights=weights), ids, ids, ids, ("", "")) is None
 
 
-def test_other_target_languages_are_shut_out() -> None:
+def test_the_gate_rejects_other_target_languages() -> None:
     bundle = read_bundle("pentaglot")
     texts = ["Open the file.", "Close the window.", "Print this page."]
     encode = bundle.codec.encode_source

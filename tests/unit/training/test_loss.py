@@ -8,7 +8,7 @@ from dragoman.training.loss import disagreement, smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_the_loss_is_its_closed_form(smoothing: float) -> None:
+def test_the_loss_equals_its_closed_form(smoothing: float) -> None:
     """Σ_v q_v (-log p_v) with q = 1-ε+ε/V on the right word and ε/V elsewhere, summed word by
     word."""
     logits = torch.randn(6, 9, dtype=torch.float64)
@@ -24,7 +24,7 @@ def test_the_loss_is_its_closed_form(smoothing: float) -> None:
     assert float(nll) == pytest.approx(right, rel=1e-5)
 
 
-def test_a_confident_model_is_not_rewarded_without_end() -> None:
+def test_label_smoothing_limits_the_reward_of_confidence() -> None:
     """The optimum of the smoothed loss is the smoothed distribution itself."""
     q = torch.full((1, 9), 0.1 / 9)
     q[0, 4] += 0.9
@@ -33,7 +33,7 @@ def test_a_confident_model_is_not_rewarded_without_end() -> None:
     assert float(logits.grad.abs().max()) < 1e-6
 
 
-def test_disagreement_is_half_the_divergence_both_ways_and_skips_padding() -> None:
+def test_disagreement_is_the_symmetric_divergence_without_padding() -> None:
     logits = torch.randn(6, 9)
     targets = torch.tensor([3, -1, 5, 3, -1, 5])
     first, second = logits.log_softmax(1).chunk(2)

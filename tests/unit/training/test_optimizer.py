@@ -28,7 +28,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 96, 32), (3, 32, 96), (2, 48, 64)])
-def test_a_stack_of_matrices_comes_near_its_orthogonal_factors(shape) -> None:
+def test_orthogonalization_approximates_the_orthogonal_factors(shape) -> None:
     torch.manual_seed(1)
     matrices = torch.randn(shape)
     u, s, v = torch.linalg.svd(matrices, full_matrices=False)
@@ -42,7 +42,7 @@ def test_a_stack_of_matrices_comes_near_its_orthogonal_factors(shape) -> None:
     assert nearness.min() > 0.98
 
 
-def test_a_step_is_that_of_torchs_own_adam() -> None:
+def test_a_step_equals_torchs_adam() -> None:
     ours, theirs = small_model(), small_model()
     adam = make_optimizer(ours, TrainingConfig(optimizer="adam", weight_decay=0.1), CPU)
     options = {"betas": adam.defaults["betas"], "eps": adam.defaults["eps"]}
@@ -54,7 +54,7 @@ def test_a_step_is_that_of_torchs_own_adam() -> None:
         assert torch.equal(mine, other)
 
 
-def test_a_step_is_that_of_torchs_own_muon() -> None:
+def test_a_step_equals_torchs_muon() -> None:
     torch.manual_seed(1)
     ours = torch.nn.Sequential(
         torch.nn.Linear(32, 48, bias=False), torch.nn.Linear(48, 32, bias=False)
@@ -87,7 +87,7 @@ def test_without_a_gradient_muon_only_decays_its_weights() -> None:
     torch.testing.assert_close(layer.weight.detach(), before * (1 - 0.5 * 0.1))
 
 
-def test_a_step_adds_the_gradients_of_its_losses_clips_their_sum_and_tells_its_norm() -> None:
+def test_a_step_sums_and_clips_the_gradients_of_its_losses_and_returns_the_norm() -> None:
     weight = torch.nn.Parameter(torch.tensor([0.0, 0.0]))
     weight.grad = torch.tensor([100.0, 100.0])  # of the step before
     sgd = torch.optim.SGD([weight], lr=9.0)
@@ -96,7 +96,7 @@ def test_a_step_adds_the_gradients_of_its_losses_clips_their_sum_and_tells_its_n
     torch.testing.assert_close(weight.detach(), torch.tensor([-0.5 * 3 / 5, -0.5 * 4 / 5]))
 
 
-def test_a_step_without_losses_takes_the_gradients_that_are_there_and_may_not_clip_them() -> None:
+def test_a_step_without_losses_uses_existing_gradients_and_need_not_clip() -> None:
     weight = torch.nn.Parameter(torch.tensor([1.0]))
     weight.grad = torch.tensor([30.0])
     assert (
@@ -106,7 +106,7 @@ def test_a_step_without_losses_takes_the_gradients_that_are_there_and_may_not_cl
     assert weight.item() == 1 - 0.5 * 30
 
 
-def test_a_loss_is_computed_when_the_one_before_it_has_been_backpropagated() -> None:
+def test_each_loss_is_computed_after_the_previous_backward_pass() -> None:
     weight = torch.nn.Parameter(torch.tensor([1.0]))
     seen = []
 
@@ -119,7 +119,7 @@ def test_a_loss_is_computed_when_the_one_before_it_has_been_backpropagated() -> 
     assert seen == [None, 1.0]
 
 
-def test_queries_keys_and_values_are_matrices_of_their_own() -> None:
+def test_muon_treats_queries_keys_and_values_as_separate_matrices() -> None:
     model = with_gradients(small_model(), 1)
     weight = model.encoder[0].attention.project.to_qkv.weight
     before = weight.detach().clone()
@@ -134,7 +134,7 @@ def test_queries_keys_and_values_are_matrices_of_their_own() -> None:
         torch.testing.assert_close(part, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_embeddings_norms_and_biases_stay_with_adam() -> None:
+def test_adam_updates_embeddings_norms_and_biases() -> None:
     muon, adam = (with_gradients(small_model(), 1) for _ in range(2))
     for model, settings in ((muon, MUON), (adam, TrainingConfig(weight_decay=0.1))):
         optimizer = make_optimizer(model, settings, CPU)
@@ -154,22 +154,22 @@ def test_embeddings_norms_and_biases_stay_with_adam() -> None:
     assert same == {name for name, _ in muon.named_parameters()} - layers
 
 
-def test_operations_of_a_step_are_counted() -> None:
+def test_counts_the_operations_of_a_step() -> None:
     layer = torch.nn.ModuleList([torch.nn.Linear(10, 30, bias=False), torch.nn.LayerNorm(4)])
     # X X', its square, the product with X
     per_iteration = 2 * (10 * 30 * 10 + 10 * 10 * 10 + 10 * 10 * 30)
     assert Muon(layer, MUON, CPU).flops == 5 * per_iteration
 
 
-def test_muon_is_refused_where_ranks_hold_parts_of_matrices() -> None:
+def test_rejects_muon_with_sharded_matrices() -> None:
     with pytest.raises(ConfigError, match="whole matrices"):
         make_config("tiny", settings={"training.optimizer": "muon", "training.sharded": True})
     with pytest.raises(ConfigError, match=r"training\.momentum is Muon's"):
         make_config("tiny", settings={"training.optimizer": "adam", "training.momentum": 0.5})
 
 
-def test_after_a_checkpoint_the_next_step_has_the_same_bits(tmp_path) -> None:
-    """Muon's momentum is saved and restored beside Adam's moments."""
+def test_a_restored_optimizer_takes_the_same_step(tmp_path) -> None:
+    """Muon's momentum is saved and restored like Adam's moments."""
     unbroken, resumed = small_model(), small_model(seed=9)
     optimizer = make_optimizer(unbroken, MUON, CPU)
     step(unbroken, optimizer, seed=1)

@@ -1,4 +1,4 @@
-"""Where sentences from outside the domain come from."""
+"""Sources of sentences outside the domain."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from dragoman.training.replay import (
 
 
 class Echo:
-    """Says a text again with the language that it was asked for."""
+    """A translator that prefixes each text with the target language."""
 
     def __init__(self, languages: Languages):
         pieces = ["▁wort", "▁satz", "en"]
@@ -53,11 +53,13 @@ def test_everyday_sentences_are_english_or_translated_from_it() -> None:
         (Languages(), ""),
     ],
 )
-def test_a_model_that_cannot_make_them_has_none(languages: Languages, source: str) -> None:
+def test_a_model_that_cannot_translate_english_gets_no_everyday_sentences(
+    languages: Languages, source: str
+) -> None:
     assert everyday_sentences(Echo(languages), Request(source_language=source), 50) == []
 
 
-def test_given_sentences_come_first_and_take_the_place_of_others() -> None:
+def test_the_users_sentences_come_first_and_replace_others() -> None:
     given = ["One.", " ", "Two."]
     (found,) = outside_sentences(Echo(MANY), given, TO_GERMAN, everyday=5, made_up=3, seed=1)
     assert found[:2] == ["One.", "Two."]
@@ -66,7 +68,7 @@ def test_given_sentences_come_first_and_take_the_place_of_others() -> None:
     assert 6 <= len(found) <= 8
 
 
-def test_parts_hold_all_kinds_and_together_everything() -> None:
+def test_each_part_mixes_all_sources_and_the_parts_hold_all_sentences() -> None:
     given = [f"{number}." for number in range(10)]
     numbers = {"everyday": 40, "made_up": 10, "seed": 1}
     parts = list(outside_sentences(Echo(MANY), given, TO_GERMAN, **numbers, parts=5))
@@ -77,7 +79,7 @@ def test_parts_hold_all_kinds_and_together_everything() -> None:
     assert {*given, *english} < {text for part in parts for text in part}
 
 
-def test_replay_is_what_the_model_says_greedily() -> None:
+def test_replay_uses_greedy_search() -> None:
     translator = Echo(MANY)
     assert replayed_pairs(translator, ["One."], TO_GERMAN) == [("One.", "de: One.")]
     assert translator.beams == [1]

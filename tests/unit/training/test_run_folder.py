@@ -1,4 +1,4 @@
-"""What an attempt to train that failed leaves behind, and what becomes of it."""
+"""The folder of a run: leftovers of failed attempts, cards and interruptions."""
 
 import dataclasses
 import io
@@ -25,7 +25,7 @@ from tests.conftest import toy_pairs, write_corpus
 PARTIAL = f"{'0a' * 8}.partial"
 
 
-def test_a_run_keeps_what_binds_of_the_card_of_its_model(tmp_path: Path) -> None:
+def test_a_run_inherits_the_license_of_its_parent(tmp_path: Path) -> None:
     assert inherited_card(tmp_path) == {}
     parent = dataclasses.replace(
         read_bundle(PRETRAINED / "pentaglot"), card={"licence": "CC BY", "bleu": 3.0}
@@ -34,7 +34,7 @@ def test_a_run_keeps_what_binds_of_the_card_of_its_model(tmp_path: Path) -> None
     assert inherited_card(tmp_path) == {"fine_tuned_from": "pentaglot", "licence": "CC BY"}
 
 
-def test_what_a_killed_attempt_has_left_is_swept_away(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_attempt_are_removed(tmp_path: Path) -> None:
     for name in (f"run.toml.{PARTIAL}", f"parent.json.{PARTIAL}", "parent.json", ".lock"):
         (tmp_path / name).touch()
     (tmp_path / "data.partial").mkdir()
@@ -45,7 +45,7 @@ def test_what_a_killed_attempt_has_left_is_swept_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", f"thesis.txt.{PARTIAL}", "run.toml.old"])
-def test_what_is_not_ours_stays(tmp_path: Path, name: str) -> None:
+def test_rejects_a_folder_with_foreign_files(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     (tmp_path / "parent.json").touch()
     with pytest.raises(RunError, match="is not empty"):
@@ -56,7 +56,7 @@ def test_what_is_not_ours_stays(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("number", "end"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )
-def test_an_interruption_before_there_is_a_run_does_not_promise_one(
+def test_an_interruption_during_preparation_does_not_suggest_resuming(
     tmp_path, monkeypatch, number: int, end: type[BaseException]
 ) -> None:
     source, target = write_corpus(tmp_path, "t", toy_pairs(5))

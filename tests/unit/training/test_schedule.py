@@ -4,7 +4,7 @@ from dragoman.config import make_config
 from dragoman.training.schedule import learning_rate, noam
 
 
-def test_noam_is_the_papers_formula() -> None:
+def test_noam_equals_the_papers_formula() -> None:
     for step in (1, 4000, 100_000):
         assert noam(step, 1.0, 4000, 512) == pytest.approx(
             512**-0.5 * min(step**-0.5, step * 4000**-1.5)
@@ -12,7 +12,7 @@ def test_noam_is_the_papers_formula() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["inverse-sqrt", "noam", "linear", "constant"])
-def test_the_rate_rises_to_the_end_of_the_warm_up_and_never_after(schedule: str) -> None:
+def test_the_rate_rises_only_during_the_warm_up(schedule: str) -> None:
     training = make_config(
         settings={"training.schedule": schedule, "training.warmup_steps": 50}
     ).training

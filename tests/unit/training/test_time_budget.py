@@ -1,4 +1,4 @@
-"""Time that was promised: what is reserved, what is left, and who stops when it is over."""
+"""A time limit: reserved time, remaining time, and stopping in time."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.conftest import toy_pairs
 
 
 class Time:
-    """Stands still but for what it is told."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -37,7 +37,7 @@ def int8(trained: Path) -> Bundle:
     return to_onnx(read_bundle(trained), int8=True)
 
 
-def test_what_is_reserved_is_not_left(time: Time) -> None:
+def test_reserved_time_is_not_left(time: Time) -> None:
     promised = Clock(100)
     time.seconds += 20
     assert (promised.left, promised.share) == (80, 0.2)
@@ -48,11 +48,11 @@ def test_what_is_reserved_is_not_left(time: Time) -> None:
     assert promised.needed(40) == 110
 
 
-def test_time_that_passed_before_counts(time: Time) -> None:
+def test_time_before_the_start_counts(time: Time) -> None:
     assert Clock(100, time.seconds - 30).left == 70
 
 
-def test_a_line_is_due_after_a_while_of_silence(time: Time) -> None:
+def test_a_line_is_due_after_some_silence(time: Time) -> None:
     promised = Clock(100)
     assert not promised.line_is_due()
     time.seconds += time_budget.QUIET
@@ -61,7 +61,7 @@ def test_a_line_is_due_after_a_while_of_silence(time: Time) -> None:
 
 
 def slow_steps(monkeypatch: pytest.MonkeyPatch, time: Time, seconds: float) -> None:
-    """Half a step is a batch, which is what is timed before training."""
+    """Each batch takes half of a step's time, because one batch is timed before training."""
     loss, step = LoraTrainer._pair_loss, lora.optimizer_step
 
     def pair_loss(self, batch):
@@ -77,35 +77,35 @@ def slow_steps(monkeypatch: pytest.MonkeyPatch, time: Time, seconds: float) -> N
 
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0])
-def test_training_ends_in_time_however_slow_its_steps(
+def test_training_ends_in_time_with_slow_steps(
     int8: Bundle, time: Time, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     slow_steps(monkeypatch, time, seconds)
-    learner = LoraTrainer(int8, LoraConfig(patience=1000, least_steps=1000))
+    trainer = LoraTrainer(int8, LoraConfig(patience=1000, least_steps=1000))
     examples = PairEncoder(int8.codec, "", "", 100)(toy_pairs(20))
     promised = Clock(100)
-    promised.reserve(30)  # for what comes afterwards
-    steps = learner.learn(examples, [], examples, promised, lambda line: None)
+    promised.reserve(30)  # for work after training
+    steps = trainer.train(examples, [], examples, promised, lambda line: None)
     assert 70 - 2 * seconds <= promised.passed <= 70
     assert steps == pytest.approx((70 - 2 * seconds) / seconds, abs=2)
 
 
-def test_too_little_time_is_told_before_training(
+def test_too_little_time_is_reported_before_training(
     int8: Bundle, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow_steps(monkeypatch, time, 8.0)
-    monkeypatch.setattr(lora, "has_bf16_products", lambda: False)  # whatever this CPU has
-    learner = LoraTrainer(int8, LoraConfig(minutes=1))
+    monkeypatch.setattr(lora, "has_bf16_products", lambda: False)  # on any CPU
+    trainer = LoraTrainer(int8, LoraConfig(minutes=1))
     examples = PairEncoder(int8.codec, "", "", 100)(toy_pairs(20))
-    # 8 s to time a batch twice, 80 for ten steps: 88, which are 3/4 of the time
+    # 8 s to time a batch twice and 80 s for ten steps are 88 s, 3/4 of the time
     with pytest.raises(ConfigError, match=r"--minutes 1 is too little.*--minutes 2 would do"):
-        learner.learn(examples, [], examples, Clock(60), lambda line: None)
+        trainer.train(examples, [], examples, Clock(60), lambda line: None)
 
 
-def test_time_for_later_looks_is_reserved_by_one_that_is_no_slower_than_they_will_be(
+def test_the_first_and_slowest_evaluation_does_not_set_the_reserved_time(
     int8: Bundle, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first look at held-out pairs takes five times as long as another one."""
+    """The first evaluation takes five times as long as a later one."""
     looked: list[int] = []
     nll = LoraTrainer.nll
 
@@ -115,10 +115,10 @@ def test_time_for_later_looks_is_reserved_by_one_that_is_no_slower_than_they_wil
         return nll(self, batches)
 
     monkeypatch.setattr(LoraTrainer, "nll", slow)
-    learner = LoraTrainer(int8, LoraConfig(batch_tokens=40, epochs=0, least_steps=1))
+    trainer = LoraTrainer(int8, LoraConfig(batch_tokens=40, epochs=0, least_steps=1))
     examples = PairEncoder(int8.codec, "", "", 100)(toy_pairs(20))
     promised = Clock(10_000)
-    learner.learn(examples, [], examples, promised, lambda line: None, looks=3)
+    trainer.train(examples, [], examples, promised, lambda line: None, evaluations=3)
     batches = looked[0]
     assert batches > 1
     reserved = 10_000 - promised.passed - promised.left
@@ -126,7 +126,7 @@ def test_time_for_later_looks_is_reserved_by_one_that_is_no_slower_than_they_wil
 
 
 class Slow:
-    """A translator that takes a second for a sentence."""
+    """A translator that takes a fixed time for each sentence."""
 
     def __init__(self, time: Time, seconds: float = 1.0):
         self._time, self._seconds = time, seconds
@@ -143,16 +143,16 @@ def test_replay_stops_at_its_share(time: Time, monkeypatch: pytest.MonkeyPatch) 
     assert time.seconds == 1000 + 30
 
 
-def test_scoring_stops_at_its_share_and_gains_compare_what_both_have(time: Time) -> None:
+def test_scoring_stops_at_its_share_and_gains_compare_the_same_sentences(time: Time) -> None:
     test = adapt._Test("here", [(f"{i}.", f"{i}.") for i in range(200)], None)
-    before = test.run(Slow(time), Clock(300), print, share=0.35)
+    before = test.translate(Slow(time), Clock(300), print, share=0.35)
     assert len(before) == 125
-    after = test.run(Slow(time, 0.1), Clock(300), print)
+    after = test.translate(Slow(time, 0.1), Clock(300), print)
     assert len(after) == 200
     assert test.gain(before, after).sentences == 125
 
 
-def test_a_start_that_takes_too_long_ends_it(int8: Bundle, time: Time) -> None:
+def test_a_slow_start_is_an_error(int8: Bundle, time: Time) -> None:
     late = Clock(60, time.seconds - 30)
     with pytest.raises(ConfigError, match=r"--minutes 1 is too little.*--minutes 2 would do"):
-        adapt.adapt(int8, toy_pairs(20), recipe=LoraConfig(minutes=1), clock=late)
+        adapt.adapt(int8, toy_pairs(20), config=LoraConfig(minutes=1), clock=late)

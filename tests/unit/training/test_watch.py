@@ -1,18 +1,17 @@
-"""`train --watch`: what the page gets, and that nobody's training is the worse for it."""
+"""`train --watch` logs translations and attention, and does not disturb training."""
 
-import json
-import re
-import urllib.error
-import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from dragoman.config import Corpus
+from dragoman.data.prepare import Sentences
 from dragoman.errors import ConfigError
-from dragoman.training import run as running
 from dragoman.training.run import train
-from dragoman.training.watch import SHOWN, Watch
+from dragoman.training.watch import CELL, LONGEST, WATCHED, watched_rows
 from tests.conftest import SHORT_SEARCH, SMALL, toy_pairs, write_corpus
 
 SETTINGS = {
@@ -21,12 +20,6 @@ SETTINGS = {
     "training.validate_every": 4, "training.log_every": 2, "data.valid_size": 20,
     "model.dropout": 0.1, "model.attention_dropout": 0.1,
 }  # fmt: skip
-
-
-def ask(address: str, host: str | None = None) -> bytes:
-    request = urllib.request.Request(address, headers={"Host": host} if host else {})
-    with urllib.request.urlopen(request, timeout=300) as answer:
-        return answer.read()
 
 
 @pytest.fixture(scope="module")
@@ -43,49 +36,37 @@ def run(folder: Path, corpus: tuple[Corpus, ...], watch: bool) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def test_a_watched_run_ends_in_the_same_bits_and_tells_its_course(
-    corpus, tmp_path, monkeypatch
-) -> None:
-    answers: dict[str, bytes] = {}
-
-    class Asked(Watch):
-        """Asks its own page, over the network, before it closes."""
-
-        def __exit__(self, *error: object) -> None:
-            for name in ("", "log", "looks", "watch.js", "base.css"):
-                answers[name] = ask(self.address + name)
-            for name, host in (("run.toml", None), ("log", "evil.example"), ("../log", None)):
-                with pytest.raises(urllib.error.HTTPError) as refused:
-                    ask(self.address + name, host)
-                assert refused.value.code in (403, 404)
-            super().__exit__(*error)
-
-    monkeypatch.setattr(running, "Watch", Asked)
-    assert run(tmp_path / "watched", corpus, True) == run(tmp_path / "alone", corpus, False)
-    log = [json.loads(line) for line in answers["log"].splitlines()]
-    assert {entry["kind"] for entry in log} == {"train", "valid"}
-    assert b"watch.js" in answers[""]
-    told = json.loads(answers["looks"])
-    assert told["lastStep"] == 12
-    assert [look["step"] for look in told["looks"]] == [0, 4, 8, 12]
-    texts = [[s["source"] for s in look["sentences"]] for look in told["looks"]]
-    assert len(texts[0]) == len(set(texts[0])) == SHOWN
-    assert all(again == texts[0] for again in texts)
-    seen = told["looks"][-1]["sentences"][0]["attention"]
-    assert seen["rows"][-1] == seen["columns"][-1] == "</s>"
-    maps = {look["sentences"][0]["attention"]["weights"] for look in told["looks"]}
-    assert len(maps) == 4  # the weights move
+def test_a_watched_run_ends_in_the_same_bits_and_logs_its_sentences(corpus, tmp_path) -> None:
+    assert run(tmp_path / "watched", corpus, True) == run(tmp_path / "other", corpus, False)
+    events = EventAccumulator(
+        str(tmp_path / "watched/tensorboard"), {"tensors": 0, "images": 0, "scalars": 0}
+    ).Reload()
+    texts = []
+    for number in range(1, WATCHED + 1):
+        logged = events.Tensors(f"sentence {number}/text_summary")
+        assert [event.step for event in logged] == [0, 4, 8, 12]
+        parts = [event.tensor_proto.string_val[0].decode().split("\n\n") for event in logged]
+        assert all(len(part) == 3 and part[:2] == parts[0][:2] for part in parts)
+        texts.append(parts[0][0])
+    assert len(set(texts)) == WATCHED
+    images = events.Images("attention 1")
+    assert [event.step for event in images] == [0, 4, 8, 12]
+    assert len({event.encoded_image_string for event in images}) == 4, "the weights move"
+    path = tmp_path / "image.png"
+    path.write_bytes(images[-1].encoded_image_string)
+    weights = 1 - np.asarray(Image.open(path).convert("L"))[::CELL, ::CELL] / 255
+    np.testing.assert_allclose(weights.sum(axis=1), 1, atol=0.1)
 
 
-def test_its_page_asks_nothing_of_another_machine() -> None:
-    folder = Path(running.__file__).parent / "page"
-    for file in folder.iterdir():
-        text = file.read_text(encoding="utf-8")
-        addresses = set(re.findall(r"https?://[^\s\"'<]+", text))
-        assert addresses <= {"http://www.w3.org/2000/svg"}, file
+def test_the_watched_sentences_differ_in_length() -> None:
+    sources = ["word " * length for length in (1, 30, 9, 2, 5, LONGEST, 3)]
+    rows = watched_rows(Sentences(sources, sources, [""] * len(sources)))
+    assert [len(sources[row].split()) for row in rows] == [2, 5, LONGEST]
+    assert watched_rows(Sentences(["a b"], ["c"], [""])) == [0]
+    assert watched_rows(Sentences([], [], [])) == []
 
 
-def test_a_model_that_takes_no_steps_cannot_be_watched(corpus, tmp_path) -> None:
+def test_a_model_without_training_steps_cannot_be_watched(corpus, tmp_path) -> None:
     with pytest.raises(ConfigError, match="leave out --watch"):
         train(
             tmp_path / "run", corpora=corpus, watch=True, device="cpu",

@@ -1,4 +1,4 @@
-"""The compiled operators: whether there are any, and for what kind of CPU they are."""
+"""Load the compiled operators, choose kernels for this CPU, and pack matrices for them."""
 
 import ctypes
 import os
@@ -11,70 +11,73 @@ import numpy as np
 from dragoman.bundle.int8 import ZERO
 from dragoman.engine.onnx.kernels import Factors, best_factors
 
-PANEL = 64  # columns of a matrix that lie together
-GROUP = 4  # numbers of a column that do
-LANES = 16  # what an attention's features are a multiple of
-KINDS = "amx", "vnni", "avxvnni", "avx512", "avx2", "dotprod"  # of kernels, the best first
-EXACT = "amx", "vnni", "avxvnni", "dotprod"  # those that any weights are exact for
-UNTIMED = ("dotprod",)  # only tried in an emulator: for whoever asks
+PANEL = 64  # contiguous columns of a packed matrix
+GROUP = 4  # contiguous numbers of a column
+LANES = 16  # the features of a head must be a multiple of this
+KINDS = "amx", "vnni", "avxvnni", "avx512", "avx2", "dotprod"  # kinds of kernels, fastest first
+EXACT = "amx", "vnni", "avxvnni", "dotprod"  # kinds that never saturate
+UNTIMED = ("dotprod",)  # only tried in an emulator, so the user must ask for them
 
 
 @cache
 def path() -> Path | None:
-    """Where the library is; None if this installation has none."""
+    """Return the path of the library, or None if it was not compiled."""
     file = Path(__file__).with_name("operators.ort.so")
     return file if file.exists() else None
 
 
 @cache
 def kind() -> str:
-    """Which kernels this CPU gets, those that the environment asks for or the first of `KINDS` that
-    it has; empty: none."""
+    """Choose the kernels: the kind that the environment names, or the first that this CPU supports.
+
+    Return an empty string if there is none.
+    """
     if not path():
         return ""
-    asked = os.environ.get("DRAGOMAN_KERNELS")
-    kinds = (asked,) if asked else [kind for kind in KINDS if kind not in UNTIMED]
+    requested = os.environ.get("DRAGOMAN_KERNELS")
+    kinds = (requested,) if requested else [kind for kind in KINDS if kind not in UNTIMED]
     return next((kind for kind in kinds if use(kind)), "")
 
 
 def use(kind: str) -> bool:
-    """Kernels of this kind are used from now on, if this CPU has them; whether it has."""
+    """Switch to this kind of kernels; return False if this CPU does not support them."""
     return bool(_functions().dragoman_use(kind.encode()))
 
 
 def usable() -> bool:
-    """Whether this CPU has kernels here that are exact for the weights it gets.
-
-    Those before VNNI add pairs of products in 16 bits. A CPU may have another instruction, for
-    which there is no kernel here; then its weights are too large for that.
-    """
+    """True if our kernels compute exact products on this CPU."""
+    # Kernels before VNNI need weights with small pairs. The bundle's weights are prepared for ONNX
+    # Runtime, which may have a kernel without that need where we have none.
     return kind() in EXACT or (kind() != "" and best_factors() is Factors.SMALL_PAIRS)
 
 
 def factors() -> Factors:
-    """What the kernels take, without asking ONNX Runtime's."""
+    """Return the format of weights that our kernels need."""
     return Factors.SIGNED if kind() in EXACT else Factors.SMALL_PAIRS
 
 
 def middle() -> int:
-    """What the kernels take from the bytes of activations before they multiply: Arm's dot products
-    want both factors with a sign."""
+    """Return the number that the kernels subtract from the bytes of activations."""
+    # Arm's dot products need signed factors on both sides.
     return ZERO if kind() == "dotprod" else 0
 
 
 def described() -> str:
-    """Which operators run here, or why none do."""
+    """Describe the operators that run here, or why none do."""
     if not path():
         return "none: not compiled when dragoman was installed"
     return f"for {kind()}" if usable() else "none for this CPU"
 
 
 class Matrix(NamedTuple):
-    """Columns in the order in which the operators read them: panels of 64, filled up with zeros."""
+    """A matrix whose columns are in the order in which the operators read them.
 
-    rows: np.ndarray  # as a bundle stores them (N, K), in bytes around 128, or signed ones
+    The columns are in panels of 64, padded with zeros.
+    """
+
+    rows: np.ndarray  # (N, K) from the bundle: bytes with zero point 128, or signed bytes
     packed: np.ndarray  # (panels, K/4, 64, 4), signed
-    sums: np.ndarray  # (N,) of each column
+    sums: np.ndarray  # (N,) the sum of each column
 
     @classmethod
     def of(cls, rows: np.ndarray) -> "Matrix":
@@ -95,6 +98,7 @@ class Matrix(NamedTuple):
 
 @cache
 def _functions() -> ctypes.CDLL:
+    # Without argument types, ctypes would pass pointers as 32-bit integers.
     functions = ctypes.CDLL(str(path()))
     functions.dragoman_use.argtypes = (ctypes.c_char_p,)
     pointer, size = ctypes.c_void_p, ctypes.c_size_t

@@ -1,6 +1,6 @@
-"""The parts of a Transformer as nodes of our own operators, for weights that are all in bytes.
+"""The parts of a Transformer as nodes of our own operators, for models entirely in int8.
 
-The plain twin of each is in `engine/onnx/graph_blocks.py` or, for attention, in `graphs.py`.
+Each has a plain twin in `engine/onnx/graph_blocks.py` or, for attention, in `graphs.py`.
 """
 
 import numpy as np
@@ -16,7 +16,8 @@ DOMAIN = "dragoman"
 
 
 def takes(config: ModelConfig, weights: Weights) -> bool:
-    """Whether the operators fit this model's sizes."""
+    """True if the operators support this model."""
+    # The operators have no code for the rest of a panel or of a register.
     return (
         all_in_bytes(weights)
         and config.d_model % PANEL == 0
@@ -26,19 +27,19 @@ def takes(config: ModelConfig, weights: Weights) -> bool:
 
 
 class Matrices:
-    """A model's matrices, each packed when a graph first wants it.
+    """A model's matrices, packed when a graph first needs them.
 
-    They are inputs of a graph, not constants in it, which ONNX Runtime would copy: so all graphs of
-    a process, and of those forked from it, share them.
+    They are inputs of a graph, not constants: ONNX Runtime would copy constants. So all graphs
+    share them, even in forked processes.
     """
 
     def __init__(self, packed: dict[str, Matrix] | None = None):
         self._packed = {} if packed is None else packed
-        self.inputs: dict[str, np.ndarray] = {}  # of the graph that is being made
+        self.inputs: dict[str, np.ndarray] = {}  # inputs of the graph under construction
 
     def of(self, name: str, rows: np.ndarray) -> Matrix:
-        # What a list names is called the same in every list, and is another matrix. Another thread
-        # may be packing that of its own list: so nothing is read back from the dictionary.
+        # The output matrices of different shortlists share one name. Another thread may be packing
+        # its own under that name, so return what this call packed, not what the dictionary holds.
         matrix = self._packed.get(name)
         if matrix is None or matrix.rows is not rows:
             matrix = self._packed[name] = Matrix.of(rows)
@@ -77,34 +78,34 @@ class NativeBlocks(Blocks):
         gain, bias = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         total, normal, bytes_ = (f"{part}_{name}" for part in ("sum", "normal", "bytes"))
         known = name in self._ranges
-        # Behind a pre-norm there are only products, and these read bytes.
+        # Only products follow a pre-norm, and they read bytes. A post-norm is a residual, too.
         in_bytes = known and self.config.norm_position == "pre"
-        wanted = [total if y else "", "" if in_bytes else normal, bytes_ if known else ""]
-        self.op("SumNorm", x, y, gain, bias, self._step(name), domain=DOMAIN, names=wanted)
+        outputs = [total if y else "", "" if in_bytes else normal, bytes_ if known else ""]
+        self.op("SumNorm", x, y, gain, bias, self._step(name), domain=DOMAIN, names=outputs)
         self._note_bytes(normal, bytes_, name)
         return total if y else x, normal
 
     def packed_attention(self, qkv: list[str], lengths: str, name: str) -> str:
-        """Of sentences that lie end to end. (N, D)"""
+        """Compute self-attention of sentences laid end to end. (N, D)"""
         heads = self.constant([self.config.num_heads])
         return self._attention("PackedAttention", [*qkv, lengths, heads], name, [])
 
     def attention_to_past(
         self, qkv: str, caches: list[str], past: str, longer: list[str], i: int
     ) -> str:
-        """(R, D); the caches become longer in place."""
+        """Compute self-attention to the past, and append to the caches in place. (R, D)"""
         inputs = [qkv, *caches, past]
         return self._attention("AttentionToPast", inputs, f"decoder.{i}.attention", longer)
 
     def attention_to_source(
-        self, q: str, keys: str, values: str, lengths: str, i: int, seen: str
+        self, q: str, keys: str, values: str, lengths: str, i: int, weights: str
     ) -> str:
-        """(R, D). `seen`: a name for how much each query looks at each place; empty: not asked."""
+        """Compute cross-attention (R, D); `weights` names the output of its weights, if any."""
         inputs = [q, keys, values, lengths]
-        return self._attention("AttentionToSource", inputs, f"decoder.{i}.cross", [seen])
+        return self._attention("AttentionToSource", inputs, f"decoder.{i}.cross", [weights])
 
     def best(self, logits: str, added: str, k: str, whole: str, places: str) -> None:
-        """`log_probs`, the best of them, and under a name of the caller's where these stand."""
+        """Compute `log_probs`, the best of them, and their indices (`places`)."""
         names = ["best_log_probs", places, "log_probs"]
         self.op("Best", logits, added, k, whole, domain=DOMAIN, names=names)
 
@@ -114,20 +115,21 @@ class NativeBlocks(Blocks):
         return self._own("Product", bytes_, *m, steps)
 
     def _in_bytes(self, x: str) -> tuple[str, float, str]:
-        """x in bytes, what a byte counts, and what to multiply each row with besides, if
-        anything."""
+        """Quantize x; return bytes, quantization step, and further factors of the rows, if any."""
         if self.has_range(x):
             return self.bytes_in_known_range(x), self._scales[x], ""
         if x not in self._bytes:
-            self._bytes[x] = self._quantise(x, positive=False)
+            self._bytes[x] = self._quantize(x, positive=False)
         bytes_, steps = self._bytes[x]
         return bytes_, 1.0, steps
 
     def _matrix(
         self, name: str, rows: Rows | None, scale: float, zero: int, bias: np.ndarray | None
     ) -> list[str]:
-        """The five inputs that a matrix is to an operator, for activations whose bytes stand for
-        multiples of `scale` around `zero`."""
+        """Return the five inputs that describe a matrix to an operator.
+
+        The activations are bytes with this scale and zero point.
+        """
         _, packed, sums = self._matrices.of(name, self.weights[name])
         scales, label = self._part(name + SCALES, rows), f"{name}.packed"
         if rows is not None:
@@ -136,28 +138,29 @@ class NativeBlocks(Blocks):
         if label not in self._matrices.inputs:
             self._matrices.inputs[label] = packed
             self.input(label, INT8, packed.shape)
-        # A sum of products holds `zero` once too often for each weight, and perhaps lacks `middle`.
-        lacking = (middle() - zero) * sums
-        terms = [lacking, scales * np.float32(scale), *([] if bias is None else [bias])]
+        # The kernels compute Σ w (a - middle), but the product is Σ w (a - zero): correct the
+        # difference once per column.
+        corrections = (middle() - zero) * sums
+        terms = [corrections, scales * np.float32(scale), *([] if bias is None else [bias])]
         rest = np.zeros(-len(sums) % PANEL, np.float32)
-        filled_up = (np.append(term, rest.astype(term.dtype)) for term in terms)
-        offsets, factors, *biases = map(self.constant, filled_up)
+        padded = (np.append(term, rest.astype(term.dtype)) for term in terms)
+        offsets, factors, *biases = map(self.constant, padded)
         return [label, offsets, factors, self.constant([len(sums)]), *(biases or [""])]
 
     def _part(self, name: str, rows: Rows | None) -> np.ndarray:
         return self.weights[name] if rows is None else self.weights[name][slice(*rows)]
 
     def _attention(self, kind: str, inputs: list[str], name: str, more: list[str]) -> str:
-        """In bytes where the range of this attention is known, else in float."""
-        made, bytes_ = f"attended_{name}", f"bytes_{name}"
+        """Add an attention, whose output is in bytes if its range is known, else in float."""
+        attended, bytes_ = f"attended_{name}", f"bytes_{name}"
         known = name in self._ranges
-        names = ["" if known else made, bytes_ if known else "", *more]
+        names = ["" if known else attended, bytes_ if known else "", *more]
         self.op(kind, *inputs, self._step(name), domain=DOMAIN, names=names)
-        self._note_bytes(made, bytes_, name)
-        return made
+        self._note_bytes(attended, bytes_, name)
+        return attended
 
     def _step(self, name: str) -> str:
-        """What a byte counts of what is called so, for an operator that rounds by itself."""
+        """Return the quantization step of this norm or attention, empty if it is not known."""
         return self.constant(self._ranges[name] / 127) if name in self._ranges else ""
 
     def _note_bytes(self, x: str, bytes_: str, name: str) -> None:

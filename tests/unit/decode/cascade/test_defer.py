@@ -12,7 +12,7 @@ from dragoman.decode.confidence.estimate import Estimate
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.errors import ConfigError
-from dragoman.text.memory import Match
+from dragoman.text.translation_memory import Match
 
 REQUEST = Request(source_language="de", to="en")
 

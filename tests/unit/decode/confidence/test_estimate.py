@@ -8,7 +8,7 @@ import pytest
 from dragoman.decode.confidence.curves import Curve, Curves
 from dragoman.decode.confidence.estimate import Estimate, estimator, word_features
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.text.memory import Match
+from dragoman.text.translation_memory import Match
 
 PIECES = ("▁Where", "▁is", "▁the", "▁station", "?")
 

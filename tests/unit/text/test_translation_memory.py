@@ -4,14 +4,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.memory import Memory, _similarity
+from dragoman.text.translation_memory import Memory, _similarity
 
 PAIRS = [("Datei öffnen", "Open file"), ("Die Datei ist leer .", "The file is empty."),
          ("Drucken", "Print"), ("Drucken", "Print now")]  # fmt: skip
 WORDS = st.lists(st.sampled_from("abcd"), max_size=6)
 
 
-def test_an_exact_match_is_told_apart_from_a_near_one() -> None:
+def test_exact_and_near_matches_differ() -> None:
     memory = Memory(PAIRS)
     assert memory.find("Datei  öffnen").similarity == 1
     near = memory.find("Die Datei ist voll .")
@@ -23,7 +23,7 @@ def test_an_exact_match_is_told_apart_from_a_near_one() -> None:
 
 
 @given(WORDS, WORDS)
-def test_similarity_is_that_of_edit_distance(left: list[str], right: list[str]) -> None:
+def test_similarity_follows_edit_distance(left: list[str], right: list[str]) -> None:
     def distance(a: list[str], b: list[str]) -> int:
         if not a or not b:
             return len(a) + len(b)
@@ -37,7 +37,7 @@ def test_similarity_is_that_of_edit_distance(left: list[str], right: list[str]) 
     assert _similarity(left, right) == 1 - distance(left, right) / longest
 
 
-def test_translate_takes_exact_matches_over_and_shows_near_ones(
+def test_translate_uses_exact_matches_and_shows_near_ones(
     dragoman, trained: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "memory.de-en.tsv"

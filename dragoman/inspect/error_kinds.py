@@ -1,4 +1,4 @@
-"""What is wrong with translations, by kind: the model reads them in both directions."""
+"""Find errors in translations by kind: the model scores them in both directions."""
 
 from collections.abc import Sequence
 
@@ -14,17 +14,20 @@ def find_errors(
     source: str = "",
     to: str = "",
 ) -> list[list[str]]:
-    """The kinds of errors in each translation; omissions, additions and wrong names need a model
-    that translates both ways."""
+    """Return the kinds of errors in each translation.
+
+    Omissions, additions and wrong names need a model that translates in both directions.
+    """
+    # Without both directions, only errors that show in the texts themselves can be found.
     forward: list[Reading] | list[None] = [None] * len(sources)
     backward: list[Reading] | list[None] = [None] * len(sources)
     if source and to and source in translator.codec.languages.targets:
         forward = readings(translator, sources, targets, source, to)
         backward = readings(translator, targets, sources, to, source)
     elif not to:
-        raise TranslationError("errors are looked for between two languages: name both.")
+        raise TranslationError("finding errors needs both languages: name source and target.")
     pairs = zip(sources, targets, forward, backward, strict=True)
-    return [errors(text, said, source, to, *read) for text, said, *read in pairs]
+    return [errors(text, translation, source, to, *both) for text, translation, *both in pairs]
 
 
 def readings(
@@ -34,11 +37,11 @@ def readings(
     source: str,
     to: str,
 ) -> list[Reading]:
-    """How each target reads, given its source."""
-    scored = translator.score(sources, targets, to, source)
+    """Score each target, given its source; return pieces with their log-probabilities."""
+    scores = translator.score(sources, targets, to, source)
     codec = translator.codec
-    read = []
-    for ids, log_probs in zip(codec.encode_target(targets), scored, strict=True):
+    results = []
+    for ids, log_probs in zip(codec.encode_target(targets), scores, strict=True):
         pieces = [codec.target.pieces[number] for number in ids]
-        read.append(Reading.of(pieces, [float(value) for value in log_probs]))
-    return read
+        results.append(Reading.of(pieces, [float(value) for value in log_probs]))
+    return results

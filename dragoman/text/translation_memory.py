@@ -1,8 +1,8 @@
-"""A translation memory: pairs that somebody translated before, found again exactly or nearly.
+"""A translation memory: find exact and similar sentences among existing translations.
 
-How alike two texts are is 1 - d / n: d edits (words inserted, left out or replaced) turn the one
-into the other, n is the longer one's number of words. Only sentences that share a word with the
-text and have about its length are compared: a similarity s needs at least s times as many words.
+The similarity of two texts is 1 - d / n, where d is the edit distance in words and n the number of
+words of the longer text. Only sentences of about the same length that share a word with the text
+are compared: a similarity of s needs at least s times as many words.
 """
 
 from collections import Counter, defaultdict
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 EXACT = 1.0
-LEAST = 0.7  # similarity of a match, where nobody says
-MOST_COMPARED = 200  # sentences that share the most words with a text
+LEAST = 0.7  # default for the smallest similarity of a match
+MOST_COMPARED = 200  # compare only the sentences that share the most words with a text
 
 
 class Match(NamedTuple):
@@ -22,7 +22,7 @@ class Match(NamedTuple):
 
 class Memory:
     def __init__(self, pairs: Iterable[tuple[str, str]]):
-        """Of equal sources the last pair counts: it is the newest."""
+        """Index the pairs; of equal sources the last one wins, which is the newest."""
         self._pairs = {_folded(source): (source, target) for source, target in pairs}
         self._words = [key.split() for key in self._pairs]
         self._entries = list(self._pairs.values())
@@ -35,21 +35,22 @@ class Memory:
         return len(self._pairs)
 
     def find(self, text: str, least: float = LEAST) -> Match | None:
-        """The closest pair, if it is close enough."""
+        """Return the most similar pair, or None if none is similar enough."""
         if exact := self._pairs.get(_folded(text)):
             return Match(*exact, EXACT)
         words = _folded(text).split()
         best: Match | None = None
         for number in self._candidates(words, least):
             similarity = _similarity(words, self._words[number])
-            # two texts may differ in what folding takes away, but then they are no exact match
+            # An exact match would have been found above.
             if similarity >= max(least, best.similarity if best else 0.0) and similarity < EXACT:
                 best = Match(*self._entries[number], similarity)
         return best
 
     def _candidates(self, words: Sequence[str], least: float) -> list[int]:
         shared = Counter[int]()
-        # rare words first: a word that stands everywhere tells little
+        # Rare words first: of sentences with equally many shared words, those found first are
+        # compared first, and a frequent word says little.
         for word in sorted(set(words), key=lambda w: len(self._having.get(w, ()))):
             shared.update(self._having.get(word, ()))
         lengths = range(int(least * len(words)), int(len(words) / max(least, 0.1)) + 2)
@@ -66,6 +67,7 @@ def _similarity(left: Sequence[str], right: Sequence[str]) -> float:
     >>> _similarity("open the file".split(), "close the file".split())
     0.6666666666666667
     """
+    # The edit distance by dynamic programming, one row at a time (Wagner & Fischer 1974).
     row = list(range(len(right) + 1))
     for i, word in enumerate(left, start=1):
         diagonal, row[0] = row[0], i
