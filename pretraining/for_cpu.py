@@ -17,8 +17,8 @@ import numpy as np
 from data import LANGUAGES, OTHERS, tatoeba
 
 from dragoman.bundle.folder import read_bundle, write_bundle
+from dragoman.convert.learn_shortlist import language_lists
 from dragoman.convert.ranges import measure_ranges
-from dragoman.convert.shortlist import language_lists
 from dragoman.text.codec import Codec
 from dragoman.text.parallel import read_lines
 

@@ -31,7 +31,7 @@ from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import make_config
 from dragoman.convert.from_huggingface import marian_languages, named_languages
 from dragoman.convert.marian import interleaved
-from dragoman.convert.their_folder import TheirFolder
+from dragoman.convert.source_folder import SourceFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError
 from dragoman.storage.binary import Cursor
 from dragoman.storage.safe_read import memory_bytes, parse_json, read_regular
@@ -159,7 +159,7 @@ def from_ctranslate2(
     `source_end`: sources end with `</s>`, although `config.json` leaves that to the caller.
     `target_prefix`: a piece that every target begins with.
     """
-    theirs = TheirFolder(folder)
+    theirs = SourceFolder(folder)
     try:
         return _read_folder(theirs, spm, languages, source_end, target_prefix)
     except (ConfigError, BundleError) as error:
@@ -178,7 +178,7 @@ def from_argos(path: Path) -> Bundle:
 
 
 def _read_package(folder: Path) -> Bundle:
-    theirs = TheirFolder(folder)
+    theirs = SourceFolder(folder)
     told = theirs.read_json(METADATA)
     codes = [told.get(key, "") for key in ("from_code", "to_code")]
     if not all(isinstance(code, str) and code for code in codes):
@@ -242,7 +242,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _read_folder(
-    theirs: TheirFolder,
+    theirs: SourceFolder,
     spm: Sequence[str],
     languages: Languages,
     source_end: bool,
@@ -281,7 +281,7 @@ def _embedding(weights: Mapping[str, np.ndarray], side: str) -> np.ndarray:
     return weights.get(f"{side}_embedding.words.weight", shared)
 
 
-def _told(theirs: TheirFolder, stored: Variables) -> dict[str, Any]:
+def _told(theirs: SourceFolder, stored: Variables) -> dict[str, Any]:
     """What the model says about text; before version 6 it stood in flags."""
     told: dict[str, Any] = {"unk_token": "<unk>", "eos_token": "</s>", "bos_token": "<s>"}
     if stored.version < 6:
@@ -301,7 +301,7 @@ def _told(theirs: TheirFolder, stored: Variables) -> dict[str, Any]:
 
 
 def _text(
-    theirs: TheirFolder,
+    theirs: SourceFolder,
     told: dict[str, Any],
     zero_start: bool,
     languages: Languages,
@@ -329,7 +329,7 @@ def _text(
     return framing, (source, vocabularies[1]), languages
 
 
-def _vocabulary(theirs: TheirFolder, side: str) -> list[str]:
+def _vocabulary(theirs: SourceFolder, side: str) -> list[str]:
     names = [f"{which}_vocabulary.{end}" for which in (side, "shared") for end in ("json", "txt")]
     name = theirs.first(*names)
     if name is None:
@@ -344,7 +344,7 @@ def _vocabulary(theirs: TheirFolder, side: str) -> list[str]:
     return pieces[:-1] if name.endswith("txt") and pieces[-1:] == [""] else pieces
 
 
-def _spm(theirs: TheirFolder, named: Sequence[str]) -> tuple[bytes, bytes]:
+def _spm(theirs: SourceFolder, named: Sequence[str]) -> tuple[bytes, bytes]:
     """The SentencePiece models of both sides."""
     if named:
         try:

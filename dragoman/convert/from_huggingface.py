@@ -30,7 +30,7 @@ from dragoman.bundle.folder import Bundle, read_tensors
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import Config, make_config, replace
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
-from dragoman.convert.their_folder import TheirFolder
+from dragoman.convert.source_folder import SourceFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_torch
 from dragoman.text.codec import M2M, MARIAN, NLLB, UNUSED, Codec, Framing
 from dragoman.text.languages import LANGUAGES_FILE, Languages
@@ -75,24 +75,24 @@ M2M_LANGUAGES = (
 """The languages of M2M-100, in the order of their ids; its folders need not name them."""
 
 
-class Kind(NamedTuple):
+class ModelFamily(NamedTuple):
     """A kind of model, by `model_type`."""
 
     name: str  # as people say it
     settings: dict[str, Any]  # of ours
-    codec: Callable[[TheirFolder, dict[str, Any], int], Codec]
+    codec: Callable[[SourceFolder, dict[str, Any], int], Codec]
     order: Callable[[int], np.ndarray]  # our feature i is theirs of number order[i]
 
 
 def from_huggingface(folder: Path) -> Bundle:
-    theirs = TheirFolder(folder)
+    theirs = SourceFolder(folder)
     try:
         return _read_folder(theirs)
     except (ConfigError, BundleError) as error:
         raise ConversionError(f"{folder}: {error}") from None
 
 
-def check_settings(theirs: TheirFolder) -> dict[str, Any]:
+def check_settings(theirs: SourceFolder) -> dict[str, Any]:
     """The settings of a folder, refused unless they are those of a model that we have."""
     # newer folders keep what concerns search in a file of its own
     settings = theirs.settings(SEARCH) | theirs.read_json(CONFIG)
@@ -121,7 +121,7 @@ def check_settings(theirs: TheirFolder) -> dict[str, Any]:
     return settings
 
 
-def _read_folder(theirs: TheirFolder) -> Bundle:
+def _read_folder(theirs: SourceFolder) -> Bundle:
     settings = check_settings(theirs)
     kind = KINDS[settings["model_type"]]
     scaled = bool(settings.get("scale_embedding"))
@@ -192,7 +192,7 @@ def shifted_sinusoids(length: int, width: int) -> np.ndarray:
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def _marian_codec(theirs: TheirFolder, settings: dict[str, Any], count: int) -> Codec:
+def _marian_codec(theirs: SourceFolder, settings: dict[str, Any], count: int) -> Codec:
     """Targets begin with `<pad>` in MarianMT, and with `<s>` in what we exported ourselves.
 
     There both sides have one SentencePiece model, and ids are its own numbers.
@@ -225,7 +225,7 @@ def marian_languages(pieces: Sequence[str], source: str, target: str) -> Languag
     return Languages(sources, tags if len(tags) > 1 else targets)
 
 
-def _m2m_codec(theirs: TheirFolder, settings: dict[str, Any], count: int) -> Codec:
+def _m2m_codec(theirs: SourceFolder, settings: dict[str, Any], count: int) -> Codec:
     """M2M-100 has a vocabulary, and languages behind it. That of NLLB is SentencePiece's, with
     other special pieces, languages behind it, and a list of all in `tokenizer.json`."""
     if settings.get("decoder_start_token_id") != settings.get("eos_token_id"):
@@ -260,7 +260,7 @@ def named_languages(pieces: Sequence[str]) -> tuple[Framing, tuple[str, ...]]:
     return NLLB, tuple(piece for piece in pieces if _NLLB_CODE.fullmatch(piece))
 
 
-def _numbers_of_tokenizer(theirs: TheirFolder) -> dict[str, Any]:
+def _numbers_of_tokenizer(theirs: SourceFolder) -> dict[str, Any]:
     """The ids that `tokenizer.json` gives to pieces."""
     told = theirs.read_json(TOKENIZER)
     try:
@@ -272,7 +272,7 @@ def _numbers_of_tokenizer(theirs: TheirFolder) -> dict[str, Any]:
         ) from None
 
 
-def numbered(theirs: TheirFolder, ids: dict[str, Any], count: int) -> list[str]:
+def numbered(theirs: SourceFolder, ids: dict[str, Any], count: int) -> list[str]:
     """The pieces in the order of their ids; numbers that no piece has are kept free. `count`: how
     many have an embedding."""
     pieces = [f"{UNUSED}{i}>" for i in range(count)]
@@ -285,7 +285,7 @@ def numbered(theirs: TheirFolder, ids: dict[str, Any], count: int) -> list[str]:
     return pieces
 
 
-def _weights(theirs: TheirFolder, config: Config) -> dict[str, np.ndarray]:
+def _weights(theirs: SourceFolder, config: Config) -> dict[str, np.ndarray]:
     """Those of a model of these sizes, in float32; any others are left in the file."""
     name = theirs.first(SAFETENSORS, INDEX, PICKLE)
     if name is None:
@@ -325,7 +325,7 @@ def _weights(theirs: TheirFolder, config: Config) -> dict[str, np.ndarray]:
     return weights
 
 
-def shards(theirs: TheirFolder) -> list[str]:
+def shards(theirs: SourceFolder) -> list[str]:
     """The files that hold the weights together, by their index."""
     told = theirs.read_json(INDEX).get("weight_map")
     named = list(told.values()) if isinstance(told, dict) else []
@@ -386,9 +386,9 @@ def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None
 
 
 KINDS = {
-    "marian": Kind("MarianMT", {"model.norm_position": "post"}, _marian_codec, interleaved),
-    "pegasus": Kind("Pegasus", {"model.norm_position": "pre"}, _marian_codec, interleaved),
-    "m2m_100": Kind(
+    "marian": ModelFamily("MarianMT", {"model.norm_position": "post"}, _marian_codec, interleaved),
+    "pegasus": ModelFamily("Pegasus", {"model.norm_position": "pre"}, _marian_codec, interleaved),
+    "m2m_100": ModelFamily(
         "M2M-100",
         {"model.norm_position": "pre", "model.positions.kind": "learned"},
         _m2m_codec,

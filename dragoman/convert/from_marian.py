@@ -26,7 +26,7 @@ from dragoman.config import Config, make_config
 from dragoman.convert.from_huggingface import marian_languages, numbered
 from dragoman.convert.marian import interleaved, layers_from_marian, layers_of_marian
 from dragoman.convert.marian_packed import read_lexical_shortlist, read_packed
-from dragoman.convert.their_folder import TheirFolder
+from dragoman.convert.source_folder import SourceFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError, needs_package
 from dragoman.text.codec import ZEROS, Codec, Framing
 from dragoman.text.shortlist import Shortlist
@@ -62,7 +62,7 @@ def from_marian(folder: Path, source: str = "", target: str = "") -> Bundle:
     """`source`, `target`: languages, which such a folder does not name."""
     with needs_package("yaml", "convert"):
         import yaml
-    theirs = TheirFolder(folder)
+    theirs = SourceFolder(folder)
     try:
         return _read_folder(theirs, source, target)
     except (ConfigError, BundleError) as error:
@@ -72,7 +72,7 @@ def from_marian(folder: Path, source: str = "", target: str = "") -> Bundle:
         raise ConversionError(f"{folder}: its settings cannot be read ({told[0]}).") from None
 
 
-def _read_folder(theirs: TheirFolder, source: str, target: str) -> Bundle:
+def _read_folder(theirs: SourceFolder, source: str, target: str) -> Bundle:
     named = _named_files(theirs)
     models, vocabularies = (_names(theirs, named, key) for key in ("models", "vocabs"))
     if not (source or target) and (pair := _LANGUAGES.match(models[0])):
@@ -98,7 +98,7 @@ def _read_folder(theirs: TheirFolder, source: str, target: str) -> Bundle:
 
 
 def _shortlist(
-    theirs: TheirFolder, named: dict[str, Any], codec: Codec, shared: bool
+    theirs: SourceFolder, named: dict[str, Any], codec: Codec, shared: bool
 ) -> Shortlist | None:
     """A binary one. Without it, or with a text in its place, all pieces are searched."""
     options = named.get("shortlist")
@@ -109,7 +109,7 @@ def _shortlist(
     return read_lexical_shortlist(raw, theirs.path / name, codec.source, codec.target, shared)
 
 
-def _named_files(theirs: TheirFolder) -> dict[str, Any]:
+def _named_files(theirs: SourceFolder) -> dict[str, Any]:
     """What `decoder.yml` says, or what the names of Firefox's files say."""
     if theirs.has(DECODER):
         return _yaml(theirs.read(DECODER))
@@ -167,7 +167,7 @@ def _yaml(raw: bytes) -> dict[str, Any]:
     return told
 
 
-def _names(theirs: TheirFolder, named: dict[str, Any], key: str) -> list[str]:
+def _names(theirs: SourceFolder, named: dict[str, Any], key: str) -> list[str]:
     """Files that `decoder.yml` names; they must lie beside it."""
     found = named.get(key)
     if not isinstance(found, list) or not found or not all(isinstance(n, str) for n in found):
@@ -175,7 +175,7 @@ def _names(theirs: TheirFolder, named: dict[str, Any], key: str) -> list[str]:
     return [PurePosixPath(name).name for name in found]
 
 
-def _arrays(theirs: TheirFolder, name: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _arrays(theirs: SourceFolder, name: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Weights by name. If some are in 8 bits: for all, of the same shape, what a byte counts."""
     raw = theirs.read_weights(name)
     path = theirs.path / name
@@ -203,7 +203,7 @@ def _npz(raw: bytes, path: Path) -> dict[str, np.ndarray]:
         raise ConversionError(f"{path} cannot be read ({error}).") from None
 
 
-def _settings(theirs: TheirFolder, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _settings(theirs: SourceFolder, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if SETTINGS not in arrays:
         raise ConversionError(f"{theirs.path}: its weights come without settings ({SETTINGS}).")
     settings = _yaml(arrays[SETTINGS].tobytes().rstrip(b"\0"))
@@ -277,7 +277,7 @@ def _config(
 
 
 def _weights(
-    theirs: TheirFolder, arrays: dict[str, np.ndarray], config: Config, sizes: list[int]
+    theirs: SourceFolder, arrays: dict[str, np.ndarray], config: Config, sizes: list[int]
 ) -> dict[str, np.ndarray]:
     width = config.model.d_model
     found = {}
@@ -318,7 +318,7 @@ def _weights(
 
 
 def _recurrence(
-    theirs: TheirFolder, arrays: dict[str, np.ndarray], number: int, order: np.ndarray
+    theirs: SourceFolder, arrays: dict[str, np.ndarray], number: int, order: np.ndarray
 ) -> dict[str, np.ndarray]:
     """A decoder layer's SSRU. It reads the stream and adds to it, feature by feature."""
     there, here = f"decoder_l{number + 1}_rnn", f"decoder.{number}.recurrence"
@@ -361,7 +361,7 @@ def _their_name(part: str, end: str) -> tuple[str, bool]:
     return f"{layer}_{_PLACES[place]}_{kind}{letter.replace('out', 'o')}", kind == "W"
 
 
-def _vocabulary(theirs: TheirFolder, name: str, count: int) -> list[str]:
+def _vocabulary(theirs: SourceFolder, name: str, count: int) -> list[str]:
     """The pieces of a `.spm`, or of a `.yml` with a line for each."""
     if name.endswith(".spm"):
         return list(pieces_of_model(theirs.read(name)))
@@ -392,7 +392,7 @@ def _scalar(text: str) -> str:
     return text[1:-1].replace("''", "'") if text.startswith("'") else text
 
 
-def _spm(theirs: TheirFolder, vocabularies: list[str]) -> tuple[bytes, bytes]:
+def _spm(theirs: SourceFolder, vocabularies: list[str]) -> tuple[bytes, bytes]:
     """Vocabularies that are SentencePiece's, or the models beside lists of pieces."""
     if vocabularies[0].endswith(".spm"):
         return theirs.read(vocabularies[0]), theirs.read(vocabularies[-1])

@@ -132,14 +132,14 @@ def _convert(name: str, snapshot: Path, folder: Path) -> None:
     """Fetch and convert; small files first, so that a model of another kind is refused before its
     weights are fetched."""
     from dragoman.convert.from_huggingface import SMALL_FILES, check_settings, from_huggingface
-    from dragoman.convert.their_folder import TheirFolder
+    from dragoman.convert.source_folder import SourceFolder
     from dragoman.convert.to_onnx import to_onnx
 
     revision = snapshot.name
     for file in (*SMALL_FILES, "README.md"):
         _download(name, file, revision)
     with _named(name):
-        check_settings(TheirFolder(snapshot))
+        check_settings(SourceFolder(snapshot))
         _download_weights(name, snapshot)
         bundle = to_onnx(from_huggingface(snapshot), int8=True)
     card = dict(bundle.card) | {"converted_from": f"{name} of the Hugging Face hub"}
@@ -178,13 +178,13 @@ def _put(bundle: Bundle, folder: Path) -> None:
 
 def _download_weights(name: str, snapshot: Path) -> None:
     from dragoman.convert.from_huggingface import INDEX, PICKLE, SAFETENSORS, shards
-    from dragoman.convert.their_folder import TheirFolder
+    from dragoman.convert.source_folder import SourceFolder
 
     revision = snapshot.name
     if _download(name, SAFETENSORS, revision):
         return
     if _download(name, INDEX, revision):
-        for file in shards(TheirFolder(snapshot)):
+        for file in shards(SourceFolder(snapshot)):
             _download(name, file, revision)
     else:
         _download(name, PICKLE, revision)

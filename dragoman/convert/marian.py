@@ -20,7 +20,7 @@ from dragoman.config import ModelConfig, beyond_plain
 from dragoman.errors import ConversionError
 
 
-class Part(NamedTuple):
+class WeightMap(NamedTuple):
     """A linear layer or norm: what it is called there and here."""
 
     theirs: str
@@ -38,31 +38,31 @@ def interleaved(width: int) -> np.ndarray:
     return np.arange(width).reshape(2, -1).T.ravel()
 
 
-def _parts(config: ModelConfig) -> Iterator[Part]:
+def _parts(config: ModelConfig) -> Iterator[WeightMap]:
     for side, layers in (
         ("encoder", config.num_encoder_layers),
         ("decoder", config.num_decoder_layers),
     ):
         if config.norm_position == "pre":  # Pegasus, M2M-100
-            yield Part(f"model.{side}.layer_norm", f"{side}_norm", 0)
+            yield WeightMap(f"model.{side}.layer_norm", f"{side}_norm", 0)
         for i in range(layers):
             theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
             for their, our in (("self_attn", "attention"), ("encoder_attn", "cross"))[
                 : 1 + (side == "decoder")
             ]:
-                norm = Part(f"{theirs}.{their}_layer_norm", f"{ours}.around_{our}.norm", 0)
+                norm = WeightMap(f"{theirs}.{their}_layer_norm", f"{ours}.around_{our}.norm", 0)
                 if (side, our, config.decoder_self_attention) == ("decoder", "attention", "ssru"):
                     yield norm  # the recurrence itself is Marian's alone (`from_marian`)
                     continue
                 for third, letter in enumerate("qkv"):
-                    yield Part(
+                    yield WeightMap(
                         f"{theirs}.{their}.{letter}_proj", f"{ours}.{our}.project.to_qkv", 1, third
                     )
-                yield Part(f"{theirs}.{their}.out_proj", f"{ours}.{our}.project.to_out", 0)
+                yield WeightMap(f"{theirs}.{their}.out_proj", f"{ours}.{our}.project.to_out", 0)
                 yield norm
-            yield Part(f"{theirs}.fc1", f"{ours}.feed_forward.inner", 1)
-            yield Part(f"{theirs}.fc2", f"{ours}.feed_forward.outer", 0)
-            yield Part(f"{theirs}.final_layer_norm", f"{ours}.around_feed_forward.norm", 0)
+            yield WeightMap(f"{theirs}.fc1", f"{ours}.feed_forward.inner", 1)
+            yield WeightMap(f"{theirs}.fc2", f"{ours}.feed_forward.outer", 0)
+            yield WeightMap(f"{theirs}.final_layer_norm", f"{ours}.around_feed_forward.norm", 0)
 
 
 def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:

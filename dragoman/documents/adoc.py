@@ -7,9 +7,9 @@ underline as long as its title.
 import re
 from collections.abc import Generator, Iterator
 
-from dragoman.documents.document import Options, Span
-from dragoman.documents.light import Line, Markup, Rule, block_end, lines_of, titled
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.document import ReadOptions, Span
+from dragoman.documents.line_markup import Line, Markup, Rule, block_end, split_lines, title_span
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 
 MARKUP = Markup(
     Rule(r" \+\r?\n", Kind.BREAK),
@@ -50,8 +50,8 @@ _CONSTRAINED = frozenset(["*", "_", "#"])
 _MONOSPACE = re.compile(r"`[^`]++`")
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
-    lines = lines_of(text)
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
+    lines = split_lines(text)
     at = 0
     in_table = False
     attributes = ""
@@ -81,7 +81,7 @@ def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
         elif section := _SECTION.match(core):
             yield MARKUP.span(text, line.start + section.end(), line.end, _write)
         elif _is_underlined(lines, at):
-            yield titled(text, line, [lines[at]], MARKUP)
+            yield title_span(text, line, [lines[at]], MARKUP)
             at += 1
         else:
             at = yield from _paragraph(text, lines, at - 1)
@@ -161,7 +161,7 @@ def _write(segment: Segment) -> str:
             if item.raw in _CONSTRAINED and _touches(segment, first, place):
                 items[first] = item._replace(raw=segment[first].raw + item.raw)  # type: ignore[union-attr]
                 items[place] = item._replace(raw=item.raw * 2)
-    said = written(made(items))
+    said = serialize(normalize(items))
     # a text that begins like an item would be one
     return "{empty}" + said if _ITEM.match(said) else said
 

@@ -4,9 +4,9 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 
-from dragoman.documents.document import Document, DocumentError, Options, Span, text_document
+from dragoman.documents.document import Document, DocumentError, ReadOptions, Span, text_document
 from dragoman.documents.messages import JsonPlace, checked_json, json_places, json_writer
-from dragoman.documents.segment import Code, Kind, Segment, written
+from dragoman.documents.segment import Code, Kind, Segment, serialize
 
 _TOKEN = re.compile(
     r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)|//[^\r\n]*+"
@@ -17,7 +17,7 @@ _ESCAPE = re.compile(r"\\(?:[uU]([0-9A-Fa-f]{4})|(.))", re.S)
 _MEANINGS = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-def read_strings(raw: bytes, options: Options) -> Document:
+def read_strings(raw: bytes, options: ReadOptions) -> Document:
     if raw.startswith(b"bplist"):
         raise DocumentError("it is a binary property list: convert it first (plutil -convert).")
     if raw[:1] == b"\0" or raw[1:2] == b"\0":  # UTF-16 without a mark, as some tools write it
@@ -27,7 +27,7 @@ def read_strings(raw: bytes, options: Options) -> Document:
     return text_document(raw, options, _strings_spans)
 
 
-def _strings_spans(text: str, options: Options) -> Iterator[Span]:
+def _strings_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """What stands between an equals sign and a semicolon."""
     value: re.Match[str] | None = None
     behind_sign = False
@@ -49,7 +49,7 @@ def _meaning(escape: re.Match[str]) -> str:
 
 
 def _write_string(segment: Segment) -> str:
-    text = written(segment).replace("\\", "\\\\").replace('"', '\\"')
+    text = serialize(segment).replace("\\", "\\\\").replace('"', '\\"')
     return text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
@@ -58,7 +58,7 @@ def _write_string(segment: Segment) -> str:
 _STATE = re.compile(r'("state"\s*+:\s*+")[^"\\]*+')
 
 
-def catalog_spans(text: str, options: Options) -> Iterator[Span]:
+def catalog_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """The target language gets a copy of the source language's entry, with its values translated
     and to be reviewed. A message without an entry is its own key."""
     catalog = checked_json(text)
@@ -109,11 +109,11 @@ def catalog_spans(text: str, options: Options) -> Iterator[Span]:
 
 def _json_written(text: str) -> Callable[[Segment], str]:
     quoted = json_writer(text)
-    return lambda segment: quoted(written(segment))
+    return lambda segment: quoted(serialize(segment))
 
 
 def _around(before: str, after: str) -> Callable[[Segment], str]:
     def write(segment: Segment) -> str:
-        return before + _STATE.sub(r"\g<1>needs_review", written(segment)) + after
+        return before + _STATE.sub(r"\g<1>needs_review", serialize(segment)) + after
 
     return write

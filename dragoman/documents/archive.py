@@ -19,15 +19,15 @@ from dragoman.documents import office, web
 from dragoman.documents.document import (
     Document,
     DocumentError,
-    Options,
+    ReadOptions,
     Span,
-    as_reference,
-    decoded,
-    encoded,
-    of_text,
-    spliced,
+    character_reference,
+    collect_segments,
+    decode_text,
+    encode_text,
+    splice,
 )
-from dragoman.documents.segment import Segment, shown
+from dragoman.documents.segment import Segment, plain_text
 
 MOST_BYTES = 2**28  # of all members together, unpacked
 MOST_MEMBERS = 20_000
@@ -66,7 +66,7 @@ _TABLE = re.compile(r"xl/tables/[^/]+\.xml|xl/pivotCache/[^/]+\.xml")
 
 def _reader(
     *parts: _Part, kept: Callable[[Members], frozenset[str]] = lambda members: frozenset()
-) -> Callable[[bytes, Options], Document]:
+) -> Callable[[bytes, ReadOptions], Document]:
     """A format of these parts. `kept`: texts that other members of a file refer to."""
     patterns = [re.compile(part.members) for part in parts]
 
@@ -76,7 +76,7 @@ def _reader(
         )
         return next(matching, None)
 
-    def read(raw: bytes, options: Options) -> Document:
+    def read(raw: bytes, options: ReadOptions) -> Document:
         return _read(raw, part_of, kept, options)
 
     return read
@@ -97,7 +97,7 @@ def _table_columns(members: Members) -> frozenset[str]:
         name
         for member, content in members.items()
         if _TABLE.fullmatch(member)
-        for name in office.column_names(decoded(content)[0])
+        for name in office.column_names(decode_text(content)[0])
     )
 
 
@@ -147,7 +147,7 @@ def _read(
     raw: bytes,
     part_of: Callable[[str], _Part | None],
     kept: Callable[[Members], frozenset[str]],
-    options: Options,
+    options: ReadOptions,
 ) -> Document:
     infos, members = _unpacked(raw, lambda name: bool(part_of(name) or _TABLE.fullmatch(name)))
     left = kept(members)
@@ -159,8 +159,8 @@ def _read(
             continue
         text, encoding = _decoded(content)
         try:
-            spans, inside = of_text(
-                span for span in part.find(text) if not left or shown(span.segment) not in left
+            spans, inside = collect_segments(
+                span for span in part.find(text) if not left or plain_text(span.segment) not in left
             )
         except DocumentError as error:
             raise DocumentError(f"{name} in it: {error}") from None
@@ -172,7 +172,7 @@ def _read(
 
     def write(translated: Sequence[Segment]) -> bytes:
         remaining = iter(translated)
-        after = {name: spliced(one.text, one.spans, remaining) for name, one in texts.items()}
+        after = {name: splice(one.text, one.spans, remaining) for name, one in texts.items()}
         if options.to and any(after[name] != one.text for name, one in texts.items()):
             for name, one in texts.items():
                 if one.name_language is not None:
@@ -184,7 +184,7 @@ def _read(
                     _copy(source, info, target)
                     continue
                 encoding = texts[info.filename].encoding
-                content = encoded(after[info.filename], encoding, as_reference)
+                content = encode_text(after[info.filename], encoding, character_reference)
                 target.writestr(_like(info), content)
         return out.getvalue()
 
@@ -197,7 +197,7 @@ def _decoded(content: bytes) -> tuple[str, str]:
     if not _STATES_ENCODING.match(content):
         with suppress(UnicodeDecodeError):
             return content.decode(), "utf-8"
-    return decoded(content)
+    return decode_text(content)
 
 
 def _copy(source: zipfile.ZipFile, info: zipfile.ZipInfo, target: zipfile.ZipFile) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.documents import archive, web
-from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.documents.document import Document, DocumentError, ReadOptions
 from dragoman.errors import needs_package
 
 LONGEST_S = 120  # that a conversion may take
@@ -28,7 +28,7 @@ WORD_GAP = 0.15  # of the size of letters: many files have no blanks between wor
 OLE = b"\xd0\xcf\x11\xe0"  # how a file of the old Microsoft Office begins
 
 
-def read_doc(raw: bytes, options: Options) -> Document:
+def read_doc(raw: bytes, options: ReadOptions) -> Document:
     if not raw.startswith(OLE):
         raise DocumentError("it is no file of Word 97 to 2003.")
     return archive.read_docx(_by_libreoffice(raw), options)
@@ -85,7 +85,7 @@ def _limit_libreoffice() -> None:
         resource.setrlimit(which, (most if unbounded or 0 <= most < hard else hard, hard))
 
 
-def read_pdf(raw: bytes, options: Options) -> Document:
+def read_pdf(raw: bytes, options: ReadOptions) -> Document:
     with needs_package("pdfplumber", "documents"):
         import pdfplumber
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from dragoman.documents.segment import Code, Segment, has_words, written
+from dragoman.documents.segment import Code, Segment, has_words, serialize
 from dragoman.errors import DragomanError
 
 
@@ -33,12 +33,12 @@ class Span(NamedTuple):
     start: int
     end: int
     segment: Segment
-    write: Callable[[Segment], str] = written
+    write: Callable[[Segment], str] = serialize
     inner: tuple[tuple[str, "Span"], ...] = ()
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """What some formats want to know.
 
     `everything`: translate again what has a translation (po, xliff). `columns`: of a table, by
@@ -54,14 +54,14 @@ class Options:
     ignored: tuple[str, ...] = ()
 
 
-class Doubt(NamedTuple):
+class QualityWarning(NamedTuple):
     """Why somebody should look at a translation, and how likely it is to be good."""
 
     why: str
     confidence: float = 1.0
 
 
-NO_DOUBT = Doubt("")
+NO_WARNING = QualityWarning("")
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class Document:
 
     segments: list[Segment]
     write: Callable[[Sequence[Segment]], bytes]
-    doubts: dict[Segment, Doubt] = field(default_factory=dict)
+    doubts: dict[Segment, QualityWarning] = field(default_factory=dict)
 
 
-FindSpans = Callable[[str, Options], Iterable[Span]]
+FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
 
 
-def of_text(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
+def collect_segments(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
     """Spans with something to translate, in order, and all segments of these."""
     kept = [span for span in spans if has_words(span.segment) or span.inner]
     kept.sort(key=lambda span: span.start)
@@ -89,7 +89,7 @@ def _segments(span: Span) -> list[Segment]:
     return [span.segment, *(segment for _, inner in span.inner for segment in _segments(inner))]
 
 
-def spliced(text: str, spans: Sequence[Span], translated: Iterable[Segment]) -> str:
+def splice(text: str, spans: Sequence[Span], translated: Iterable[Segment]) -> str:
     """The text with translations in the place of its spans."""
     given = iter(translated)
     return _with(text, [(s.start, s.end, _filled(text[s.start : s.end], s, given)) for s in spans])
@@ -117,12 +117,12 @@ def _filled(text: str, span: Span, given: Iterator[Segment]) -> str:
         item._replace(raw=changed.get(item.raw, item.raw)) if isinstance(item, Code) else item
         for item in segment
     )
-    return text if written(after) == written(span.segment) else span.write(after)
+    return text if serialize(after) == serialize(span.segment) else span.write(after)
 
 
 def text_document(
     raw: bytes,
-    options: Options,
+    options: ReadOptions,
     find: FindSpans,
     escape: Callable[[str], str] | None = None,
     name_language: Callable[[str, str], str] | None = None,
@@ -131,14 +131,14 @@ def text_document(
     """`escape` writes a character that the file's encoding does not have. `name_language` makes a
     text name the language that it was translated into. `encoding` is what the format has if nothing
     else is known."""
-    text, encoding = decoded(raw, options.encoding or encoding)
-    spans, segments = of_text(find(text, options))
+    text, encoding = decode_text(raw, options.encoding or encoding)
+    spans, segments = collect_segments(find(text, options))
 
     def write(translated: Sequence[Segment]) -> bytes:
-        after = spliced(text, spans, translated)
+        after = splice(text, spans, translated)
         if name_language is not None and options.to and after != text:
             after = name_language(after, options.to)
-        return encoded(after, encoding, escape)
+        return encode_text(after, encoding, escape)
 
     return Document(segments, write)
 
@@ -160,10 +160,10 @@ _NO_TEXT = frozenset(
 _HEAD = 4096  # bytes in which an encoding is declared
 
 
-def decoded(raw: bytes, otherwise: str = "") -> tuple[str, str]:
+def decode_text(raw: bytes, otherwise: str = "") -> tuple[str, str]:
     """A file's text and its encoding: told by its first bytes, declared, UTF-8, or else another.
 
-    >>> decoded("é".encode("latin-1"), "latin-1")
+    >>> decode_text("é".encode("latin-1"), "latin-1")
     ('é', 'latin-1')
     """
     for bom, encoding in _BOMS.items():
@@ -196,7 +196,7 @@ def decoded(raw: bytes, otherwise: str = "") -> tuple[str, str]:
         raise DocumentError(f"it cannot be read as {otherwise!r}.") from None
 
 
-def encoded(text: str, encoding: str, escape: Callable[[str], str] | None) -> bytes:
+def encode_text(text: str, encoding: str, escape: Callable[[str], str] | None) -> bytes:
     try:
         return text.encode(encoding)
     except UnicodeEncodeError as error:
@@ -214,10 +214,10 @@ def encoded(text: str, encoding: str, escape: Callable[[str], str] | None) -> by
     return bytes(out)
 
 
-def as_reference(character: str) -> str:
+def character_reference(character: str) -> str:
     """A character of HTML or XML by its number.
 
-    >>> as_reference("ß")
+    >>> character_reference("ß")
     '&#223;'
     """
     return f"&#{ord(character)};"

@@ -30,12 +30,12 @@ from dragoman.documents.document import (
     Document,
     DocumentError,
     FindSpans,
-    Options,
-    as_reference,
+    ReadOptions,
+    character_reference,
     text_document,
 )
 from dragoman.documents.segment import Segment
-from dragoman.documents.shape import checked
+from dragoman.documents.structure_check import checked_document
 from dragoman.errors import DragomanError, MissingPackageError
 
 
@@ -43,16 +43,16 @@ from dragoman.errors import DragomanError, MissingPackageError
 class Format:
     name: str
     endings: tuple[str, ...]
-    read: Callable[[bytes, Options], Document]
+    read: Callable[[bytes, ReadOptions], Document]
     media_type: str = "text/plain"
     becomes: str = ""  # the ending of a translation that is of another format
 
 
-def _text(find: FindSpans, **how: Any) -> Callable[[bytes, Options], Document]:
+def _text(find: FindSpans, **how: Any) -> Callable[[bytes, ReadOptions], Document]:
     return partial(text_document, find=find, **how)
 
 
-_xml = partial(_text, escape=as_reference)
+_xml = partial(_text, escape=character_reference)
 _PO = _text(gettext.po_spans, name_language=gettext.name_language)
 _ARB = _text(messages.json_spans, name_language=messages.name_locale)
 _XLIFF = _xml(xml_messages.xliff_spans, name_language=xml_messages.name_target)
@@ -117,7 +117,7 @@ def add_format(format_: Format) -> None:
 TAGGED = Format("tagged", (), tagged.read)  # a text of a request, never a file
 
 
-def named(name: str) -> Format:
+def format_named(name: str) -> Format:
     if name == TAGGED.name:
         return TAGGED
     if not import_until(lambda: name in BY_NAME):
@@ -154,7 +154,7 @@ def translated_name(name: str, to: str) -> str:
     return str(path.with_name(f"{stem}.{to}{ending}"))
 
 
-def read(name: str, raw: bytes, format_: Format, options: Options = Options()) -> Document:
+def read(name: str, raw: bytes, format_: Format, options: ReadOptions = ReadOptions()) -> Document:
     """A document from a file's bytes, which writes no broken file; errors name the file."""
 
     def named(error: DragomanError) -> DocumentError:
@@ -167,7 +167,7 @@ def read(name: str, raw: bytes, format_: Format, options: Options = Options()) -
     before, written_as = raw, format_
     if format_.becomes:  # it was converted, and is compared with what it was converted to
         before, written_as = document.write(document.segments), BY_ENDING[format_.becomes]
-    whole = checked(document, before, written_as.name, written_as.read, options)
+    whole = checked_document(document, before, written_as.name, written_as.read, options)
 
     def write(translated: Sequence[Segment]) -> bytes:
         try:

@@ -6,8 +6,8 @@ The libraries that read them wrap and sort what they write. Here only what is tr
 import re
 from collections.abc import Callable, Iterator
 
-from dragoman.documents.document import Options, Span
-from dragoman.documents.segment import Segment, written
+from dragoman.documents.document import ReadOptions, Span
+from dragoman.documents.segment import Segment, serialize
 
 _STRING = re.compile(r'"(?:[^"\\]++|\\.?+)*+(?:"|\Z)', re.S)
 _PO_LINES = r'(?:[ \t]*+"(?:[^"\\\r\n]++|\\.)*+"[ \t]*+(?:\r?\n|\Z))++'
@@ -27,7 +27,7 @@ def name_language(text: str, language: str) -> str:
     return _LANGUAGE.sub(rf"\g<1> {language}", text, count=1)
 
 
-def po_spans(text: str, options: Options) -> Iterator[Span]:
+def po_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """What has no translation yet, or everything; what a machine said is marked as fuzzy."""
     for entry in _PO_ENTRY.finditer(text):
         source = _po_text(entry["id"])
@@ -73,7 +73,7 @@ def _po_writer(before: str, head: str = "") -> Callable[[Segment], str]:
     end = newline if before.endswith("\n") else ""
 
     def write(segment: Segment) -> str:
-        said = written(segment).replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
+        said = serialize(segment).replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
         said = said.replace("\r", "\\r")
         lines = [f'"{line}"' for line in said.replace("\n", "\\n\n").split("\n") if line]
         return head + newline.join(['""', *lines] if len(lines) > 1 else lines) + end

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dragoman.documents.protect import gains
-from dragoman.documents.segment import Code, Kind, Segment, made, texts
+from dragoman.documents.protect import adds_protected
+from dragoman.documents.segment import Code, Kind, Segment, normalize, texts
 from dragoman.text.segments import split_sentences
 from dragoman.text.verbatim import StandIns, names
 
@@ -42,7 +42,7 @@ _ARTICLES = frozenset(
 )
 
 
-class Said(NamedTuple):
+class SentenceResult(NamedTuple):
     """What a translator made of a sentence, which words are linked, as (source, target), and how
     likely it is to be good."""
 
@@ -75,7 +75,7 @@ class _Node:
         return found
 
 
-class Plain:
+class MaskedSegment:
     """A segment on its way through a translator."""
 
     def __init__(self, segment: Segment, stand_ins: StandIns = names):
@@ -112,7 +112,7 @@ class Plain:
     def has_tags(self) -> bool:
         return bool(self.root.children or self.root.marks)
 
-    def placed(self, said: Sequence[Said]) -> Segment | None:
+    def placed(self, said: Sequence[SentenceResult]) -> Segment | None:
         """The translation with all codes in it, from those of the sentences; None: it would lose
         one."""
         target = "".join(s.text + gap for s, gap in zip(said, [*self.gaps, ""], strict=True))
@@ -129,9 +129,11 @@ class Plain:
             _Placing(self, target, said, places).place()
         self.root.span = (0, len(target))
         items = _rendered(self.root, target, places)
-        if items is None or any(gains(self.text, text) for text in items if isinstance(text, str)):
+        if items is None or any(
+            adds_protected(self.text, text) for text in items if isinstance(text, str)
+        ):
             return None
-        return made(items)
+        return normalize(items)
 
 
 class _Placing:
@@ -139,9 +141,9 @@ class _Placing:
 
     def __init__(
         self,
-        plain: Plain,
+        plain: MaskedSegment,
         target: str,
-        said: Sequence[Said],
+        said: Sequence[SentenceResult],
         places: dict[str, tuple[int, int]],
     ):
         self.source, self.target, self.root = plain.text, target, plain.root
@@ -154,7 +156,7 @@ class _Placing:
             self._word_at(self.target_words, start): other for other, (start, _) in places.items()
         }
 
-    def _links(self, plain: Plain, said: Sequence[Said]) -> dict[int, int]:
+    def _links(self, plain: MaskedSegment, said: Sequence[SentenceResult]) -> dict[int, int]:
         """Through the whole segment. Where a sentence's words were counted in another way, words
         at like places are linked."""
         links: dict[int, int] = {}

@@ -15,8 +15,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from dragoman.documents import prose, web
-from dragoman.documents.document import Document, DocumentError, Options, Span, of_text, spliced
-from dragoman.documents.segment import Code, Kind, Segment, codes, written
+from dragoman.documents.document import (
+    Document,
+    DocumentError,
+    ReadOptions,
+    Span,
+    collect_segments,
+    splice,
+)
+from dragoman.documents.segment import Code, Kind, Segment, codes, serialize
 
 DEEPEST = 20  # parts in parts
 _SUBJECT = re.compile(r"^Subject:[ \t]*+([^\r\n]*+(?:\r?\n[ \t]++[^\r\n]*+)*+)", re.I | re.M)
@@ -27,12 +34,12 @@ _EMPTY_LINE = re.compile(r"^\r?\n", re.M)
 _ENVELOPE = re.compile(r"From [^\r\n]*+\r?\n")  # of a mailbox: it stands before all headers
 
 
-def read(raw: bytes, options: Options) -> Document:
+def read(raw: bytes, options: ReadOptions) -> Document:
     text = raw.decode("latin-1")  # bytes by their number; each part has a charset of its own
-    spans, segments = of_text(_part(text, 0, len(text), 0))
+    spans, segments = collect_segments(_part(text, 0, len(text), 0))
 
     def write(translated: Sequence[Segment]) -> bytes:
-        return spliced(text, spans, translated).encode("latin-1")
+        return splice(text, spans, translated).encode("latin-1")
 
     return Document(segments, write)
 
@@ -83,7 +90,7 @@ def _subject(subject: re.Match[str]) -> Iterator[Span]:
     shown = " ".join(shown.split())
 
     def write(segment: Segment) -> str:
-        said = " ".join(written(segment).split())
+        said = " ".join(serialize(segment).split())
         charset = "us-ascii" if said.isascii() else "utf-8"
         return email.header.Header(said, charset, header_name="Subject").encode(linesep=newline)
 
@@ -108,7 +115,7 @@ def _body(head: str, body: str, message: email.message.Message, subject: list[Sp
         return None
     find = web.find_spans if message.get_content_type() == "text/html" else prose.text_spans
     inner = [(head, span) for span in subject]
-    inner += [(shown, span) for span in of_text(find(shown))[0]]
+    inner += [(shown, span) for span in collect_segments(find(shown))[0]]
     segment = (Code(head, Kind.MARK), Code(shown, Kind.MARK))
     write = _body_writer(shown, body, charset, transfer, "\r\n" if "\r\n" in head else "\n")
     return Span(0, 0, segment, write, tuple(inner))

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 from dragoman.documents import web
-from dragoman.documents.document import Options, Span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.document import ReadOptions, Span
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 from dragoman.errors import needs_package
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)\r?\n.*?\r?\n\1[ \t]*(?:\r?\n|\Z)", re.S)
@@ -36,7 +36,7 @@ _INLINE = re.compile(
 _BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=\s|$)|[-+*](?=\s|$)|#{1,6}(?=\s|$)|>")
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
     with needs_package("markdown_it", "documents"):
         from markdown_it import MarkdownIt
 
@@ -86,7 +86,7 @@ def _inline_span(text: str, start: int, end: int, content: str) -> Span | None:
 
 def _written(segment: Segment, before: str) -> str:
     """A text that begins like a block, as "5. Mai" does, is escaped, unless it began so before."""
-    said = written(segment)
+    said = serialize(segment)
     block = _BLOCK.match(said)
     if block is None or before.startswith(block[0]):
         return said
@@ -122,7 +122,7 @@ def segment_of(content: str) -> Segment:
                 items.append(Code(raw, Kind.BREAK))
             case _:
                 items.append(Code(raw, Kind.MARK if found.lastgroup == "note" else Kind.WORD))
-    return made([*items, _unwrapped(content[start:])])
+    return normalize([*items, _unwrapped(content[start:])])
 
 
 def _inline_marks(content: str) -> Iterator[tuple[re.Match[str], int]]:

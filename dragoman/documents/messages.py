@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dragoman.documents import markdown
-from dragoman.documents.document import DocumentError, Options, Span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.document import DocumentError, ReadOptions, Span
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 from dragoman.errors import needs_package
 from dragoman.storage.safe_read import parse_json
 
@@ -89,16 +89,16 @@ def name_locale(text: str, language: str) -> str:
     return _LOCALE.sub(lambda found: found[1] + language.replace("-", "_"), text, count=1)
 
 
-def json_spans(text: str, options: Options) -> Iterator[Span]:
+def json_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     checked_json(text)
     quoted = json_writer(text)
     for string in _json_strings(text):
         # "@key" describes another message in Flutter's files, "$schema" is an address
         if not any(isinstance(step, str) and step.startswith(("@", "$")) for step in string.path):
-            yield Span(string.start, string.end, (string.value,), lambda s: quoted(written(s)))
+            yield Span(string.start, string.end, (string.value,), lambda s: quoted(serialize(s)))
 
 
-def notebook_spans(text: str, options: Options) -> Iterator[Span]:
+def notebook_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """The Markdown cells of a Jupyter notebook."""
     if not isinstance(checked_json(text), dict):
         raise DocumentError("it is no notebook.")
@@ -130,7 +130,7 @@ def _cell_writer(quoted: Callable[[str], str], between: str) -> Callable[[Segmen
     """As one string, or as one for each line."""
 
     def write(segment: Segment) -> str:
-        cell = written(segment)
+        cell = serialize(segment)
         if not between:
             return quoted(cell)
         return between.join(map(quoted, cell.splitlines(keepends=True)))
@@ -149,7 +149,7 @@ _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*+\s++)*+")  # an anchor, a tag
 _YAML_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 
 
-def yaml_spans(text: str, options: Options) -> Iterator[Span]:
+def yaml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     with needs_package("yaml", "documents"):
         import yaml
     offset = len(text) - len(text.removeprefix("\ufeff"))
@@ -187,7 +187,7 @@ def yaml_spans(text: str, options: Options) -> Iterator[Span]:
 
 def _scalar(raw: str, value: str, style: str | None, start: int, end: int) -> Span:
     def write(segment: Segment) -> str:
-        said = written(segment)
+        said = serialize(segment)
         if style in ("|", ">"):
             return _block(raw, said, style)
         if style == "'" and "\n" not in said:
@@ -225,7 +225,7 @@ _TOML_TOKEN = re.compile(
 )
 
 
-def toml_spans(text: str, options: Options) -> Iterator[Span]:
+def toml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """Every string that is a value: behind an equals sign, or in a list behind one."""
     offset = len(text) - len(text.removeprefix("\ufeff"))
     try:
@@ -261,7 +261,7 @@ def _toml_writer(raw: str) -> Callable[[Segment], str]:
     begin = quote + (first[0] if first else "")
 
     def write(segment: Segment) -> str:
-        said = written(segment)
+        said = serialize(segment)
         odd = any(c != "\t" and (c < " " or c == "\x7f") for c in said.replace("\n", " " * lines))
         if quote[0] == "'" and "'" not in said and not odd:
             return begin + said + quote
@@ -294,7 +294,7 @@ def java_number(character: str) -> str:
     return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
 
-def property_spans(text: str, options: Options) -> Iterator[Span]:
+def property_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     by_number = text.isascii()  # older versions of Java read nothing else
 
     def quoted(value: str) -> str:
@@ -306,7 +306,7 @@ def property_spans(text: str, options: Options) -> Iterator[Span]:
 
     for found in _PROPERTY.finditer(text):
         value = _JAVA_ESCAPE.sub(_java_meaning, found["value"])
-        yield Span(*found.span("value"), (value,), lambda s: written(s, quoted))
+        yield Span(*found.span("value"), (value,), lambda s: serialize(s, quoted))
 
 
 def _java_meaning(found: re.Match[str]) -> str:
@@ -329,7 +329,7 @@ _VARIANT = re.compile(r"^[ \t]*\*?\[[^\]\r\n]+\][ \t]*(?P<value>[^\r\n]*)", re.M
 _PLACEABLE = re.compile(r'(\{(?:[^{}"]++|"(?:[^"\\\r\n]++|\\.)*+")*+\}|\{[^{}]*+\})')
 
 
-def fluent_spans(text: str, options: Options) -> Iterator[Span]:
+def fluent_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """Messages, attributes, and the variants of those that choose."""
     for found in _FLUENT.finditer(text):
         if "->" not in found["value"]:
@@ -347,4 +347,4 @@ def _fluent_span(start: int, end: int, raw: str) -> Span:
     start += raw.index(core)
     parts = _PLACEABLE.split(re.sub(r"(?:(?<![ \t])[ \t]++)?+\r?\n\s*+", " ", core))
     items = [Code(part) if _PLACEABLE.fullmatch(part) else part for part in parts]
-    return Span(start, start + len(core), made(items))
+    return Span(start, start + len(core), normalize(items))

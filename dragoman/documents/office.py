@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dragoman.documents.document import Span
-from dragoman.documents.segment import Code, Kind, Segment, made
-from dragoman.documents.segment import written as plainly_written
-from dragoman.documents.xml import Element, Text, escape, parsed
+from dragoman.documents.segment import Code, Kind, Segment, normalize
+from dragoman.documents.segment import serialize as plainly_written
+from dragoman.documents.xml_tree import Element, Text, escape, parse_xml
 
 RUN = "run"
 FIELD = "field"
@@ -68,17 +68,17 @@ _CACHES = frozenset(["strCache", "multiLvlStrCache", "strLit", "dlblRangeCache"]
 
 
 def word_spans(text: str) -> Iterator[Span]:
-    return _runs(text, parsed(text), _WORD)
+    return _runs(text, parse_xml(text), _WORD)
 
 
 def powerpoint_spans(text: str) -> Iterator[Span]:
-    return _runs(text, parsed(text), _POWERPOINT)
+    return _runs(text, parse_xml(text), _POWERPOINT)
 
 
 def chart_spans(text: str) -> Iterator[Span]:
     """Titles and labels, and the names of series and categories. Charts and drawings have the
     paragraphs of PowerPoint in all files of Office."""
-    root = parsed(text)
+    root = parse_xml(text)
     yield from _runs(text, root, _POWERPOINT)
     for value in _cached(root):
         yield Span(value.inner, value.outer, (value.shown,), _escaped)
@@ -101,7 +101,7 @@ def _local(element: Element) -> str:
 def excel_spans(text: str) -> Iterator[Span]:
     """Strings, shared or in their cells. Numbers, formulas and names are none. Excel writes no
     prefixes, other programs write `x:`."""
-    for element in parsed(text).walk():
+    for element in parse_xml(text).walk():
         prefix = "x:" if element.name.startswith("x:") else ""
         if element.name.removeprefix(prefix) in ("si", "is", "text"):
             names = (f"{prefix}{name}" for name in ("r", "rPr", "t"))
@@ -170,7 +170,7 @@ def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
         for span in piece.inner
         if isinstance(piece.item, Code)
     )
-    yield Span(pieces[0].start, pieces[-1].end, made(items), _writer(usual), inner)
+    yield Span(pieces[0].start, pieces[-1].end, normalize(items), _writer(usual), inner)
 
 
 def _in_one_language(pieces: list[_Piece]) -> list[_Piece]:
@@ -362,7 +362,7 @@ _ODF_SILENT = frozenset(["text:tracked-changes", "office:scripts", "office:setti
 
 
 def opendocument_spans(text: str) -> Iterator[Span]:
-    return _odf_in(text, parsed(text))
+    return _odf_in(text, parse_xml(text))
 
 
 def _odf_in(text: str, parent: Element) -> Iterator[Span]:
@@ -376,7 +376,7 @@ def _odf_in(text: str, parent: Element) -> Iterator[Span]:
 
 
 def _odf_paragraph(text: str, paragraph: Element) -> Iterator[Span]:
-    segment = made(_odf_items(text, paragraph))
+    segment = normalize(_odf_items(text, paragraph))
     if not any(isinstance(item, str) and item.strip() for item in segment):
         yield from _odf_in(text, paragraph)
         return
@@ -431,16 +431,16 @@ _COLUMN = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^<>]*?\bname="([^"
 
 def property_spans(text: str) -> Iterator[Span]:
     """Title, subject and description of an office file or a book."""
-    for element in parsed(text).walk():
+    for element in parse_xml(text).walk():
         if element.name in _SPOKEN and element.children:
             yield Span(element.inner, element.outer, (element.shown,), _escaped)
 
 
 def contents_spans(text: str) -> Iterator[Span]:
     """The table of contents of older books. It should have no elements in its texts."""
-    for element in parsed(text).walk():
+    for element in parse_xml(text).walk():
         if _local(element) == "text" and element.children:
-            yield Span(element.inner, element.outer, made(_mixed(text, element)), _escaped)
+            yield Span(element.inner, element.outer, normalize(_mixed(text, element)), _escaped)
 
 
 def _mixed(text: str, parent: Element) -> Iterator[str | Code]:

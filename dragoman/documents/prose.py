@@ -4,15 +4,15 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 
-from dragoman.documents.document import Options, Span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.document import ReadOptions, Span
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _ITEM = re.compile(r"[-*•·>|#]|\d+[.)]")
 _SHORTEST_WRAPPED = 40  # characters: lines of a poem or an address are shorter
 
 
-def text_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+def text_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
     """A line each, or all lines of a paragraph that was wrapped at some width."""
     lines = [match for match in _LINE.finditer(text) if match[0]]
     at = 0
@@ -66,7 +66,7 @@ def _paragraph(core: str, begin: int, indent: str, lines: int) -> Span:
 
     def write(segment: Segment) -> str:
         wrapped = textwrap.wrap(
-            written(segment), width, initial_indent=indent, subsequent_indent=hanging,
+            serialize(segment), width, initial_indent=indent, subsequent_indent=hanging,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
         return newline.join(wrapped).removeprefix(indent)
@@ -86,7 +86,7 @@ _CUE = re.compile(
 _OVERRIDE = re.compile(r"(\{\\[^{}]*\})")  # {\an8}: where it is shown
 
 
-def subtitle_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+def subtitle_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
     """What is said in each cue, in as many lines as before."""
     for cue in _CUE.finditer(text):
         said = cue["text"].rstrip()
@@ -102,14 +102,14 @@ def subtitle_spans(text: str, options: Options = Options()) -> Iterator[Span]:
                 items.append(Code(part, Kind.MARK) if _OVERRIDE.fullmatch(part) else part)
         count = 1 if dialogue else len(lines)
         start = cue.start("text")
-        yield Span(start, start + len(said), made(items), _balanced(count, newline))
+        yield Span(start, start + len(said), normalize(items), _balanced(count, newline))
 
 
 def _balanced(count: int, newline: str) -> Callable[[Segment], str]:
     """In so many lines of like length, or fewer."""
 
     def write(segment: Segment) -> str:
-        said = written(segment).strip()
+        said = serialize(segment).strip()
         if count == 1:
             return said
         said = _OVERRIDE.sub(lambda found: found[0].replace(" ", "\0"), said)  # no line ends there
@@ -132,7 +132,7 @@ _ASS_PART = re.compile(r"(\{[^{}]*+\}|\\[Nnh])")
 _DRAWING = re.compile(r"\\p(\d)")
 
 
-def ass_spans(text: str, options: Options) -> Iterator[Span]:
+def ass_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """What is said in each dialogue: its last field, of as many as the format has."""
     fields = 10
     in_events = False
@@ -164,4 +164,4 @@ def _dialogue(start: int, said: str) -> Span:
             count += 1
         else:
             items.append(Code(part, Kind.BREAK) if part.startswith("\\") else part)
-    return Span(start, start + len(said), made(items), _balanced(count, r"\N"))
+    return Span(start, start + len(said), normalize(items), _balanced(count, r"\N"))

@@ -1,6 +1,6 @@
 r"""Plain text as a segment: what must not change in it becomes codes.
 
-    >>> [getattr(item, "raw", item) for item in protected("Send %s to ada@example.org.")]
+    >>> [getattr(item, "raw", item) for item in protect("Send %s to ada@example.org.")]
     ['Send ', '%s', ' to ', 'ada@example.org', '.']
 
 `text/verbatim` knows what that is; tags and entities come on top.
@@ -9,7 +9,7 @@ r"""Plain text as a segment: what must not change in it becomes codes.
 import re
 from collections.abc import Iterator
 
-from dragoman.documents.segment import Code, Kind, Segment, made
+from dragoman.documents.segment import Code, Kind, Segment, normalize
 from dragoman.text.verbatim import PATTERNS
 
 _PATTERNS = {
@@ -34,7 +34,7 @@ _BRANCH = re.compile(r"\s*(?:=\d+|\w+)\s*\{")
 _ICU_END = re.compile(r"\s*\}")
 
 
-def protected(text: str) -> Segment:
+def protect(text: str) -> Segment:
     """A text as a segment. Tags become elements, everything else that is protected a word.
 
     The branches of an ICU plural or select are texts of their own.
@@ -47,7 +47,7 @@ def protected(text: str) -> Segment:
             break
         items += [*_simple(text[start : choice.start()]), *found]
         start = end
-    return made([*items, *_simple(text[start:])])
+    return normalize([*items, *_simple(text[start:])])
 
 
 def _choice(text: str, choice: re.Match[str]) -> tuple[list[str | Code], int]:
@@ -115,7 +115,7 @@ def _tag(raw: str) -> Code:
     return Code(raw, kind, name[1].lower(), in_text=True)
 
 
-def within(segment: Segment) -> Segment:
+def protect_texts(segment: Segment) -> Segment:
     """A segment of a reader with what is protected in its texts found too.
 
     Elements of the reader and tags in its texts may overlap: `made` then sees to it that all are
@@ -124,16 +124,16 @@ def within(segment: Segment) -> Segment:
     items: list[str | Code] = []
     for item in segment:
         if isinstance(item, str):
-            items += protected(item)
+            items += protect(item)
         else:
             items.append(item)
-    return made(items)
+    return normalize(items)
 
 
-def gains(before: str, after: str) -> bool:
+def adds_protected(before: str, after: str) -> bool:
     """Whether a translation holds a placeholder, a tag or an address that its source does not.
 
-    >>> gains("five files", "{n} fichiers")
+    >>> adds_protected("five files", "{n} fichiers")
     True
     """
     known = {code.raw for code, *_ in _found(before)}

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dragoman.documents.document import NO_DOUBT, Document, Doubt
-from dragoman.documents.segment import Code, Kind, Segment, has_words, shown
+from dragoman.documents.document import NO_WARNING, Document, QualityWarning
+from dragoman.documents.segment import Code, Kind, Segment, has_words, plain_text
 from dragoman.text.verbatim import reason_for_doubt
 
 DOUBTFUL, LEFT, COPIED, TRANSLATED = "doubtful", "left", "copied", "translated"
@@ -31,7 +31,7 @@ _STYLE = (
 Term = tuple[str, str, str, str]
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     state: str
     source: str
     target: str
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Report(NamedTuple):
-    rows: list[Row]
+    rows: list[ReportRow]
 
     def with_terms(self, uses: Callable[[str, str], Sequence[Term]]) -> "Report":
         """The same with the terms of each text, which `uses` finds by text and translation."""
@@ -76,7 +76,7 @@ class Report(NamedTuple):
         )
 
 
-def _as_html(row: Row, with_terms: bool) -> str:
+def _as_html(row: ReportRow, with_terms: bool) -> str:
     why = f"<small>{html.escape(row.why)}</small>" if row.why else ""
     terms = "".join(
         f"{html.escape(source)} → {html.escape(words or target)}<small>{state}</small>"
@@ -91,16 +91,18 @@ def _as_html(row: Row, with_terms: bool) -> str:
 def report_of(document: Document, translated: Sequence[Segment]) -> Report:
     pairs = zip(document.segments, translated, strict=True)
     doubts = document.doubts
-    return Report([_row(source, said, doubts.get(source, NO_DOUBT)) for source, said in pairs])
+    return Report([_row(source, said, doubts.get(source, NO_WARNING)) for source, said in pairs])
 
 
-def _row(source: Segment, said: Segment, doubt: Doubt) -> Row:
+def _row(source: Segment, said: Segment, doubt: QualityWarning) -> ReportRow:
     before, after = _readable(source), _readable(said)
-    fault = reason_for_doubt(shown(source), shown(said))
+    fault = reason_for_doubt(plain_text(source), plain_text(said))
     if before == after:
-        return Row(LEFT if has_words(source) else COPIED, before, after, fault)
-    why = fault or doubt.why or _suspicion(shown(source), shown(said))
-    return Row(DOUBTFUL if why else TRANSLATED, before, after, why, confidence=doubt.confidence)
+        return ReportRow(LEFT if has_words(source) else COPIED, before, after, fault)
+    why = fault or doubt.why or _suspicion(plain_text(source), plain_text(said))
+    return ReportRow(
+        DOUBTFUL if why else TRANSLATED, before, after, why, confidence=doubt.confidence
+    )
 
 
 def _suspicion(before: str, after: str) -> str:

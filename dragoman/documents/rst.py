@@ -8,10 +8,17 @@ a table columns of the width that it needs.
 import re
 from collections.abc import Callable, Generator, Iterator
 
-from dragoman.documents.document import Options, Span
-from dragoman.documents.light import Markup, Rule, block_end, deeper_end, lines_of, titled
+from dragoman.documents.document import ReadOptions, Span
+from dragoman.documents.line_markup import (
+    Markup,
+    Rule,
+    block_end,
+    deeper_end,
+    split_lines,
+    title_span,
+)
 from dragoman.documents.rst_tables import table_span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 
 _LABEL = r"[^`<\s]++(?:\s++[^`<\s]++)*+"
 _ROLE = r"[\w.+-]{1,50}+(?::[\w.+-]{1,50}+){0,3}+"
@@ -71,14 +78,14 @@ _HOLDING_LISTED = (
 _HOLDING = frozenset(_HOLDING_LISTED.split())
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
     return _Reader(text).spans()
 
 
 class _Reader:
     def __init__(self, text: str):
         self.text = text
-        self.lines = lines_of(text)
+        self.lines = split_lines(text)
         named = {_plain("".join(match)) for match in _NAMED.findall(text)}
         targets = {_plain("".join(match)) for match in _TARGET.findall(text)}
         # what is referred to by the words of a title, or of a link that has a target itself
@@ -154,12 +161,12 @@ class _Reader:
             and not line.indent
         ):
             before = self._target(rest[0].core)
-            return titled(self.text, rest[0], [line, rest[1]], self._markup, before), at + 3
+            return title_span(self.text, rest[0], [line, rest[1]], self._markup, before), at + 3
         if over or not rest or line.indent or rest[0].indent or not _RULE.match(rest[0].core):
             return None
         if len(rest[0].core) < min(4, len(line.core)):
             return None
-        return titled(self.text, line, [rest[0]], self._markup, self._target(line.core)), at + 2
+        return title_span(self.text, line, [rest[0]], self._markup, self._target(line.core)), at + 2
 
     def _target(self, title: str) -> str:
         """For references to a title: they go on to name it by its words before."""
@@ -298,11 +305,11 @@ def _escaped(segment: Segment) -> Segment:
         if (starts and left[-1:].isalnum()) or (ends and right[:1].isalnum()):
             items.append("\\ ")
         items.append(item)
-    return made(items)
+    return normalize(items)
 
 
 def _write(segment: Segment) -> str:
-    said = written(_escaped(segment))
+    said = serialize(_escaped(segment))
     # a text that begins like an item would be one
     return "\\" + said if _ITEM.match(said) else said
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from dragoman.documents.document import Span
-from dragoman.documents.light import Line, Markup, width
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.line_markup import Line, Markup, display_width
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 
 _CELL = Code("\0", Kind.BREAK, "cell")
 _BLOCK = re.compile(r"(?:[-*+|]|\d++[.)]|\.\.|:[\w ]++:)(?:\s|$)|.*+::$")
@@ -40,10 +40,10 @@ def table_span(
                 pieces.append([])
             else:
                 pieces[-1].append(item)
-        said = [written(escaped(made(piece))) for piece in pieces]
+        said = [serialize(escaped(normalize(piece))) for piece in pieces]
         return newline.join(_drawn(rows, said, len(edges) - grid, grid))
 
-    yield Span(lines[0].start + edges[0], lines[-1].end, made(items), write)
+    yield Span(lines[0].start + edges[0], lines[-1].end, normalize(items), write)
 
 
 def _rows(lines: list[Line], edges: list[int], grid: bool) -> list[Row] | None:
@@ -81,13 +81,16 @@ def _rows(lines: list[Line], edges: list[int], grid: bool) -> list[Row] | None:
 def _drawn(rows: list[Row], said: list[str], columns: int, grid: bool) -> Iterator[str]:
     texts = iter(said)
     after = [[next(texts) for _ in row] if isinstance(row, list) else row for row in rows]
-    widths = [max(width(row[n]) for row in after if isinstance(row, list)) for n in range(columns)]
+    widths = [
+        max(display_width(row[n]) for row in after if isinstance(row, list)) for n in range(columns)
+    ]
     for row in after:
         if isinstance(row, str):
             cells = [row * (max(size, 2) + 2 * grid) for size in widths]
             yield f"+{'+'.join(cells)}+" if grid else "  ".join(cells)
         else:
             cells = [
-                c + " " * (max(size, 2) - width(c)) for c, size in zip(row, widths, strict=True)
+                c + " " * (max(size, 2) - display_width(c))
+                for c, size in zip(row, widths, strict=True)
             ]
             yield f"| {' | '.join(cells)} |" if grid else "  ".join(cells).rstrip()

@@ -8,8 +8,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dragoman.documents.document import Document, DocumentError, Options, Span, of_text, spliced
-from dragoman.documents.segment import Code, Kind, Segment, has_words, made
+from dragoman.documents.document import (
+    Document,
+    DocumentError,
+    ReadOptions,
+    Span,
+    collect_segments,
+    splice,
+)
+from dragoman.documents.segment import Code, Kind, Segment, has_words, normalize
 
 _TOKEN = re.compile(
     r"(?P<open>\{)|(?P<close>\})|(?P<hex>(?:\\'[0-9A-Fa-f]{2})++)"
@@ -55,14 +62,14 @@ class _State(NamedTuple):
     font: int
 
 
-def read(raw: bytes, options: Options) -> Document:
+def read(raw: bytes, options: ReadOptions) -> Document:
     if not raw.lstrip().startswith(b"{\\rtf"):
         raise DocumentError("it is no RTF: it does not begin with {\\rtf.")
     text = raw.decode("latin-1")  # bytes by their number; their letters depend on the font
-    spans, segments = of_text(_Reader(text).spans())
+    spans, segments = collect_segments(_Reader(text).spans())
 
     def write(translated: Sequence[Segment]) -> bytes:
-        return spliced(text, spans, translated).encode("latin-1")
+        return splice(text, spans, translated).encode("latin-1")
 
     return Document(segments, write)
 
@@ -201,7 +208,7 @@ class _Reader:
         while depth > 0 and last + 1 < len(items) and _is_group(items[last + 1][2], Kind.CLOSE):
             last, depth = last + 1, depth - 1
         chosen = items[first : last + 1]
-        segment = made(_merged([item for _, _, item in chosen]))
+        segment = normalize(_merged([item for _, _, item in chosen]))
         if has_words(segment):
             yield Span(chosen[0][0], chosen[-1][1], segment, lambda s: _write(s, skipped))
 

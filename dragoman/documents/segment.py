@@ -53,12 +53,12 @@ def is_sequential(code: Code) -> bool:
     return bool(_SEQUENTIAL.search(code.raw.replace("%%", "")))
 
 
-def made(items: Iterable[str | Code]) -> Segment:
+def normalize(items: Iterable[str | Code]) -> Segment:
     """A segment without empty texts and neighbouring texts, its elements nested.
 
     An opening code without its end, or an end without a beginning, becomes a mark.
 
-    >>> made(["a", "b", Code("</i>", Kind.CLOSE)])
+    >>> normalize(["a", "b", Code("</i>", Kind.CLOSE)])
     ('ab', Code(raw='</i>', kind=<Kind.MARK: 'mark'>, name='', in_text=False))
     """
     joined: list[str | Code] = []
@@ -102,7 +102,7 @@ def _mark(item: str | Code) -> str | Code:
     return item.as_mark() if isinstance(item, Code) else item
 
 
-def written(segment: Segment, escape: Callable[[str], str] = str) -> str:
+def serialize(segment: Segment, escape: Callable[[str], str] = str) -> str:
     """A segment as it stands in a file; `escape` is the format's way to write text."""
     return "".join(
         escape(item) if isinstance(item, str) else escape(item.raw) if item.in_text else item.raw
@@ -114,7 +114,7 @@ def texts(segment: Segment) -> Iterator[str]:
     return (item for item in segment if isinstance(item, str))
 
 
-def shown(segment: Segment) -> str:
+def plain_text(segment: Segment) -> str:
     """The text without its codes."""
     return "".join(texts(segment))
 
@@ -164,7 +164,7 @@ def _places(segment: Segment) -> list[tuple[Code, int]] | None:
     return found if len(path) == 1 else None
 
 
-def trimmed(segment: Segment) -> tuple[Segment, Segment, Segment]:
+def strip_edges(segment: Segment) -> tuple[Segment, Segment, Segment]:
     """White space, marks and numbering before and behind what is to be translated, and that in the
     middle."""
     start, end = 0, len(segment)
@@ -184,7 +184,7 @@ def trimmed(segment: Segment) -> tuple[Segment, Segment, Segment]:
             blank = leader[0]
         core = inner[-1][: len(inner[-1]) - len(blank)]
         inner, after = (*inner[:-1], core), (blank, *after)
-    return made(before), inner, made(after)
+    return normalize(before), inner, normalize(after)
 
 
 def _is_edge(item: str | Code) -> bool:

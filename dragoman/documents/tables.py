@@ -3,15 +3,15 @@
 import re
 from collections.abc import Callable, Iterator
 
-from dragoman.documents.document import DocumentError, Options, Span
-from dragoman.documents.segment import Segment, written
+from dragoman.documents.document import DocumentError, ReadOptions, Span
+from dragoman.documents.segment import Segment, serialize
 
 
-def tsv_spans(text: str, options: Options) -> Iterator[Span]:
+def tsv_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     return _cells(text, "\t", options.columns)
 
 
-def csv_spans(text: str, options: Options) -> Iterator[Span]:
+def csv_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     first = text.partition("\n")[0]
     return _cells(text, max(",;\t|", key=first.count), options.columns)
 
@@ -67,7 +67,7 @@ def _numbers_of(columns: tuple[str, ...], names: list[str]) -> set[int]:
 
 def _cell_quoted(quoted: bool, delimiter: str) -> Callable[[Segment], str]:
     def write(segment: Segment) -> str:
-        said = written(segment)
+        said = serialize(segment)
         inner = said.replace('"', '""')
         if quoted:
             return inner

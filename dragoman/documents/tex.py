@@ -8,9 +8,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from dragoman.documents.document import Document, Options, Span, text_document
-from dragoman.documents.light import unwrapped
-from dragoman.documents.segment import Code, Kind, Segment, has_words, made
+from dragoman.documents.document import Document, ReadOptions, Span, text_document
+from dragoman.documents.line_markup import unwrap
+from dragoman.documents.segment import Code, Kind, Segment, has_words, normalize
 
 _TOKEN = re.compile(
     r"(?P<comment>(?:^[ \t]*+)?%[^\n]*+\n?+[ \t]*+)"
@@ -76,13 +76,13 @@ _LONGEST_ARGUMENT = 20_000  # characters
 _DEEPEST = 20  # footnotes in footnotes, and the like
 
 
-def read(raw: bytes, options: Options) -> Document:
+def read(raw: bytes, options: ReadOptions) -> Document:
     declared = _INPUT_ENCODING.search(raw)
     name = declared[1].decode() if declared else ""
     return text_document(raw, options, find_spans, encoding=_PYTHON_NAMES.get(name, name))
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
     reader = _Reader(text)
     begin = text.find("\\begin{document}")
     end = text.find("\\end{document}")
@@ -224,7 +224,7 @@ class _Reader:
             self.spans += notes.pop(items.pop()[0], [])
         if not items:
             return
-        segment = made(unwrapped(i) if isinstance(i, str) else i for _, _, i in items)
+        segment = normalize(unwrap(i) if isinstance(i, str) else i for _, _, i in items)
         if not has_words(segment):
             for spans in notes.values():
                 self.spans += spans

@@ -11,9 +11,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 
-from dragoman.documents.document import Document, Options, Span, as_reference, text_document
+from dragoman.documents.document import (
+    Document,
+    ReadOptions,
+    Span,
+    character_reference,
+    text_document,
+)
 from dragoman.documents.protect import VOID
-from dragoman.documents.segment import Code, Kind, Segment, has_words, made, written
+from dragoman.documents.segment import Code, Kind, Segment, has_words, normalize, serialize
 
 INLINE = frozenset(
     [
@@ -41,8 +47,8 @@ def escape(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, options, find_spans, as_reference, name_language)
+def read(raw: bytes, options: ReadOptions) -> Document:
+    return text_document(raw, options, find_spans, character_reference, name_language)
 
 
 def name_language(text: str, language: str) -> str:
@@ -58,7 +64,7 @@ def name_language(text: str, language: str) -> str:
     return text[: root.start()] + tag + text[root.end() :]
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
     reader = _Reader(text)
     # Behind the last ">" no tag ends, and the parser would look for the end of each.
     last = text.rfind(">") + 1
@@ -217,7 +223,7 @@ class _Reader(HTMLParser):
         while last > first and _is_outside(block[last - 1][2]):
             last -= 1
         block = block[first:last]
-        segment = made(i if isinstance(i, Code) else _BLANK.sub(" ", i) for _, _, i in block)
+        segment = normalize(i if isinstance(i, Code) else _BLANK.sub(" ", i) for _, _, i in block)
         if not has_words(segment):
             self.spans += inner
             return
@@ -253,7 +259,7 @@ class _Reader(HTMLParser):
 
 
 def _written_attribute(segment: Segment) -> str:
-    return written(segment, html.escape)
+    return serialize(segment, html.escape)
 
 
 def _is_outside(item: str | Code) -> bool:
@@ -269,6 +275,6 @@ def _write_like(raw: str) -> Callable[[Segment], str]:
     after = raw[len(raw.rstrip()) :]
 
     def write(segment: Segment) -> str:
-        return before + written(segment, escape).strip() + after
+        return before + serialize(segment, escape).strip() + after
 
     return write

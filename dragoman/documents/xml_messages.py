@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dragoman.documents.document import (
     Document,
     DocumentError,
-    Options,
+    ReadOptions,
     Span,
-    as_reference,
+    character_reference,
     text_document,
 )
-from dragoman.documents.segment import Code, Kind, Segment, made, written
-from dragoman.documents.xml import Element, Text, escape, parsed
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
+from dragoman.documents.xml_tree import Element, Text, escape, parse_xml
 
 # XLIFF's inline elements. A pair encloses text; the others stand for codes of the original file.
 _PAIRS = frozenset(["g", "pc", "mrk"])
@@ -25,7 +25,7 @@ _TARGET = re.compile(r"""\s(?:target-language|trgLang)\s*=\s*(?:"[^"]*"|'[^']*')
 
 def name_target(text: str, language: str) -> str:
     """An XLIFF file that names its target language: version 1.2 in each `file`, version 2 once."""
-    root = parsed(text)
+    root = parse_xml(text)
     second = root.attributes.get("version", "").startswith("2")
     name = "trgLang" if second else "target-language"
     named = [root] if second else [e for e in root.walk() if _local(e.name) == "file"]
@@ -40,8 +40,8 @@ def name_target(text: str, language: str) -> str:
     return "".join(pieces) + text[done:]
 
 
-def xliff_spans(text: str, options: Options) -> Iterator[Span]:
-    root = parsed(text)
+def xliff_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    root = parse_xml(text)
     if _local(root.name) != "xliff":
         raise DocumentError(f"it is no XLIFF: its root element is {root.name}.")
     for element in root.walk():
@@ -53,7 +53,7 @@ def xliff_spans(text: str, options: Options) -> Iterator[Span]:
         target = _child(element, "target")
         if target is not None and target.shown.strip() and not options.everything:
             continue
-        segment = made(_inline(text, source, _xliff_code))
+        segment = normalize(_inline(text, source, _xliff_code))
         prefix = source.name.removesuffix("source")
         # what a machine said is to be looked at by somebody; XLIFF 2 says so of the segment
         state = ' state="needs-review-translation"' if _local(element.name) == "trans-unit" else ""
@@ -69,7 +69,7 @@ def xliff_spans(text: str, options: Options) -> Iterator[Span]:
 
 def _between(before: str, after: str) -> Callable[[Segment], str]:
     def write(segment: Segment) -> str:
-        return before + written(segment, escape) + after
+        return before + serialize(segment, escape) + after
 
     return write
 
@@ -114,8 +114,8 @@ def _xliff_code(text: str, element: Element) -> Code | None:
     return None if name in _PAIRS and not protected and element.children else Code(raw)
 
 
-def android_spans(text: str, options: Options) -> Iterator[Span]:
-    root = parsed(text)
+def android_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    root = parse_xml(text)
     if root.name != "resources":
         raise DocumentError(f"it is no file of Android strings: its root element is {root.name}.")
     for group in root.elements:
@@ -129,7 +129,7 @@ def android_spans(text: str, options: Options) -> Iterator[Span]:
                 _unescaped(item) if isinstance(item, str) else item
                 for item in _inline(text, entry, _android_code)
             ]
-            yield Span(entry.inner, entry.outer, made(items), _write_android)
+            yield Span(entry.inner, entry.outer, normalize(items), _write_android)
 
 
 def _android_code(text: str, element: Element) -> Code | None:
@@ -162,13 +162,13 @@ def _write_android(segment: Segment) -> str:
             text = text.replace(character, f"\\{meaning}")
         return escape(text)
 
-    said = written(segment, quoted)
+    said = serialize(segment, quoted)
     return f"\\{said}" if said[:1] in ("@", "?") else said
 
 
-def resx_spans(text: str, options: Options) -> Iterator[Span]:
+def resx_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """Strings of .NET. What has a type is a picture or a size; ">>" begins a designer's note."""
-    root = parsed(text)
+    root = parse_xml(text)
     if root.name != "root":
         raise DocumentError(f"it is no file of .NET resources: its root element is {root.name}.")
     for data in root.elements:
@@ -180,14 +180,14 @@ def resx_spans(text: str, options: Options) -> Iterator[Span]:
             yield Span(value.inner, value.outer, (value.shown,), _between("", ""))
 
 
-def read_linguist(raw: bytes, options: Options) -> Document:
+def read_linguist(raw: bytes, options: ReadOptions) -> Document:
     if not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         raise DocumentError("it is no file of Qt Linguist: TypeScript and video end in .ts, too.")
-    return text_document(raw, options, _linguist_spans, as_reference, _linguist_language)
+    return text_document(raw, options, _linguist_spans, character_reference, _linguist_language)
 
 
 def _linguist_language(text: str, language: str) -> str:
-    root = parsed(text)
+    root = parse_xml(text)
     tag = re.sub(r"""\slanguage\s*+=\s*+(?:"[^"]*+"|'[^']*+')""", "", text[: root.inner])
     at = root.start + 3
     return (
@@ -195,9 +195,9 @@ def _linguist_language(text: str, language: str) -> str:
     )
 
 
-def _linguist_spans(text: str, options: Options) -> Iterator[Span]:
+def _linguist_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """Messages without a translation, or all. What a machine said stays unfinished."""
-    root = parsed(text)
+    root = parse_xml(text)
     if root.name != "TS":
         raise DocumentError(f"it is no file of Qt Linguist: its root element is {root.name}.")
     for message in root.walk():
@@ -208,7 +208,7 @@ def _linguist_spans(text: str, options: Options) -> Iterator[Span]:
         done = target.shown.strip()
         if kind in ("obsolete", "vanished") or (done and not options.everything):
             continue
-        segment = made(_inline(text, source, _android_code))
+        segment = normalize(_inline(text, source, _android_code))
         begin, end = '<translation type="unfinished">', "</translation>"
         if message.attributes.get("numerus") != "yes":
             yield Span(target.start, target.end, segment, _between(begin, end))
@@ -225,9 +225,9 @@ def _linguist_spans(text: str, options: Options) -> Iterator[Span]:
 _SVG_BLOCKS = frozenset(["text", "title", "desc", "flowPara"])
 
 
-def svg_spans(text: str, options: Options) -> Iterator[Span]:
+def svg_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     """Texts, titles and descriptions. A part with a place of its own is a text of its own."""
-    root = parsed(text)
+    root = parse_xml(text)
     if _local(root.name) != "svg":
         raise DocumentError(f"it is no SVG: its root element is {root.name}.")
     for element in root.walk():
@@ -265,6 +265,6 @@ def _svg_span(text: str, whole: Element) -> Span:
         for item in _inline(text, whole, _android_code)
     ]
     return Span(
-        whole.start, whole.end, made(items),
-        lambda said: before + written(said, escape).strip() + after,
+        whole.start, whole.end, normalize(items),
+        lambda said: before + serialize(said, escape).strip() + after,
     )  # fmt: skip

@@ -31,23 +31,23 @@ def varint(number: int) -> bytes:
     return bytes(written)
 
 
-def of_int(number: int, value: int) -> bytes:
+def int_field(number: int, value: int) -> bytes:
     return varint(8 * number) + varint(value)
 
 
-def of_float(number: int, value: float) -> bytes:
+def float_field(number: int, value: float) -> bytes:
     return varint(8 * number + 5) + struct.pack("<f", value)
 
 
-def of_bytes(number: int, value: bytes) -> bytes:
+def bytes_field(number: int, value: bytes) -> bytes:
     return varint(8 * number + 2) + varint(len(value)) + value
 
 
-def of_text(number: int, value: str) -> bytes:
-    return of_bytes(number, value.encode())
+def text_field(number: int, value: str) -> bytes:
+    return bytes_field(number, value.encode())
 
 
-def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+def message_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """The numbers and contents of a message's strings and messages; its numbers are skipped."""
     place = 0
     while place < len(message):

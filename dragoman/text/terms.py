@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import ConfigError
-from dragoman.storage.xml import events
+from dragoman.storage.safe_xml import xml_events
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 
@@ -74,7 +74,7 @@ def _tbx(text: str, name: str, source: str, target: str) -> Iterator[Row]:
     """Each concept's first term in the source language, and its terms in the target language."""
     number = 0
     try:
-        for event, concept in events([text]):
+        for event, concept in xml_events([text]):
             if event == "end" and _tag(concept) in ("termEntry", "conceptEntry"):
                 number += 1
                 yield from _terms(concept, number, source, target)

@@ -13,7 +13,7 @@ import safetensors.numpy
 import dragoman as package
 from dragoman.bundle.folder import SHORTLIST, Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig
-from dragoman.convert.shortlist import Corpus, Links, language_lists, learn_shortlist
+from dragoman.convert.learn_shortlist import Links, ShortlistCorpus, language_lists, learn_shortlist
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
@@ -218,7 +218,7 @@ def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundle = read_bundle(trained)
     folder = tmp_path_factory.mktemp("listed")
     pairs = [Pair(i, *pair) for i, pair in enumerate(toy_pairs(500, seed=3))]
-    learned = learn_shortlist(bundle.codec, [Corpus(pairs)], likeliest=5, frequent=5)
+    learned = learn_shortlist(bundle.codec, [ShortlistCorpus(pairs)], likeliest=5, frequent=5)
     write_bundle(folder / "int8", to_onnx(replace(bundle, shortlist=learned), int8=True))
     return folder / "int8"
 
@@ -255,7 +255,7 @@ def test_one_direction_of_two_pairs_of_languages_teaches_all_six() -> None:
     corpora = []
     for to, other in (("de", german), ("fr", french)):
         pairs = [Pair(i, *pair) for i, pair in enumerate(zip(english, other, strict=True))]
-        corpora.append(Corpus(pairs, "en", to))
+        corpora.append(ShortlistCorpus(pairs, "en", to))
     found = learn_shortlist(codec, corpora, likeliest=3, frequent=0)
     for number, translated in NUMBERS.items():
         said = {"de": number, "fr": number.upper(), "en": translated}
@@ -281,7 +281,7 @@ def test_the_tag_of_a_language_brings_its_frequent_pieces_and_no_other_language_
     both = Languages(("de", "en"), ("en", "de"))
     codec = Codec.learn(german, english, TextConfig(vocab_size=300), both)
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
-    found = learn_shortlist(codec, [Corpus(pairs, "de", "en")], likeliest=3, frequent=6)
+    found = learn_shortlist(codec, [ShortlistCorpus(pairs, "de", "en")], likeliest=3, frequent=6)
     assert found.always.tolist() == [codec.target.eos]
     into = {}
     for to, texts in {"en": english, "de": german}.items():
@@ -303,9 +303,9 @@ def test_a_large_corpus_leaves_its_likeliest_candidates(monkeypatch: pytest.Monk
     german, english = map(list, zip(*toy_pairs(300, seed=3), strict=True))
     codec = Codec.learn(german, english, TextConfig(vocab_size=300), Languages(("de",), ("en",)))
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
-    whole = learn_shortlist(codec, [Corpus(pairs)], likeliest=5, frequent=0)
-    monkeypatch.setattr("dragoman.convert.shortlist._MOST", 10)
-    few = learn_shortlist(codec, [Corpus(pairs)], likeliest=5, frequent=0)
+    whole = learn_shortlist(codec, [ShortlistCorpus(pairs)], likeliest=5, frequent=0)
+    monkeypatch.setattr("dragoman.convert.learn_shortlist._MOST", 10)
+    few = learn_shortlist(codec, [ShortlistCorpus(pairs)], likeliest=5, frequent=0)
     (source,) = codec.encode_source(["eins"])
     copies = len(codec.target) - len(codec.target.never)
     assert len(few.candidates) <= copies + 10 < len(whole.candidates)
@@ -376,11 +376,11 @@ def test_the_command_learns_writes_and_can_be_told_not_to_use_it(
 
 
 def test_a_large_corpus_is_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragoman.convert import shortlist
+    from dragoman.convert import learn_shortlist
 
-    monkeypatch.setattr(shortlist, "PAIRS", 100)
-    kept = shortlist._drawn(Pair(i, "a", "b") for i in range(10_000))
+    monkeypatch.setattr(learn_shortlist, "PAIRS", 100)
+    kept = learn_shortlist._drawn(Pair(i, "a", "b") for i in range(10_000))
     assert len({pair.line for pair in kept}) == 100
     assert 3500 < np.mean([pair.line for pair in kept]) < 6500
     with pytest.raises(CorpusError, match="no pair"):
-        shortlist._drawn([Pair(1, " ", "b")])
+        learn_shortlist._drawn([Pair(1, " ", "b")])

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.documents.confined import Confinement, Reader
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import format_of, read
-from dragoman.documents.inline import Said
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.sandbox import Reader, ReaderLimits
 from tests import attacks
 
 PAGE = b"<p>Hello <b>you</b>. And me.</p><p>One <i>more</i></p>"
@@ -25,7 +25,7 @@ def shouted(reader: Reader) -> bytes:
     try:
         asked = next(rounds)
         while True:
-            asked = rounds.send([Said(sentence.text.upper()) for sentence in asked])
+            asked = rounds.send([SentenceResult(sentence.text.upper()) for sentence in asked])
     except StopIteration as end:
         return end.value
 
@@ -61,7 +61,7 @@ def test_a_refused_file_leaves_its_reader_for_the_next():
 
 def test_options_reach_the_reader():
     with Reader() as reader:
-        reader.open("t", b"a <x>b</x>", "tagged", Options(ignored=("x",)))
+        reader.open("t", b"a <x>b</x>", "tagged", ReadOptions(ignored=("x",)))
         assert shouted(reader) == b"A <x>b</x>"
 
 
@@ -69,15 +69,15 @@ def test_memory_has_a_limit():
     with Reader() as reader:
         letters = b"<p>" * 3_000_000
         with pytest.raises(DocumentError, match=r"memory|reader was ended"):
-            reader.open("a.html", letters, "html", limits=Confinement(2**20, 1))
+            reader.open("a.html", letters, "html", limits=ReaderLimits(2**20, 1))
 
 
 def test_processor_time_has_a_limit():
     with Reader() as reader:
-        reader.open("a.txt", b"Hello.", "text", limits=Confinement(cpu_s=0))
+        reader.open("a.txt", b"Hello.", "text", limits=ReaderLimits(cpu_s=0))
         with pytest.raises(DocumentError, match=r"processor time|takes longer"):
             # much work of an honest kind
-            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31, cpu_s=0))
+            reader.open("a.html", PAGE * 60_000, "html", limits=ReaderLimits(2**31, cpu_s=0))
 
 
 def test_a_small_file_gets_less_processor_time_than_a_large_one():
@@ -87,7 +87,7 @@ def test_a_small_file_gets_less_processor_time_than_a_large_one():
         b"/Length 3>>\nstream\nabc\nendstream\nendobj\n2 0 obj\n<</Type/Catalog/Pages 2 0 R>>\n"
         b"endobj\nstartxref\n9\n%%EOF"
     )
-    limits = Confinement(cpu_s=600, wall_s=600)
+    limits = ReaderLimits(cpu_s=600, wall_s=600)
     with Reader() as reader, pytest.raises(DocumentError, match="more than 4 s of processor time"):
         reader.open("a.pdf", raw, "pdf", limits=limits)
     assert limits.cpu_for(10**6) > 10 * limits.cpu_for(len(raw))
@@ -96,12 +96,12 @@ def test_a_small_file_gets_less_processor_time_than_a_large_one():
 def test_wall_time_has_a_limit_and_a_killed_reader_an_error():
     with Reader() as reader:
         with pytest.raises(DocumentError, match="takes longer than"):
-            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31, wall_s=0.01))
+            reader.open("a.html", PAGE * 60_000, "html", limits=ReaderLimits(2**31, wall_s=0.01))
         assert not reader.reusable
     with Reader() as reader:
         threading.Timer(0.05, reader.kill).start()
         with pytest.raises(DocumentError, match="reader was ended"):
-            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31))
+            reader.open("a.html", PAGE * 60_000, "html", limits=ReaderLimits(2**31))
 
 
 def test_a_reader_leaves_no_process_behind():
@@ -179,12 +179,12 @@ def test_a_file_of_old_word_is_read_within_the_limits_of_a_service(tmp_path):
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     raw = (tmp_path / "a.doc").read_bytes()
     with Reader() as reader:
-        assert reader.open("a.doc", raw, "doc", limits=Confinement(wall_s=600)).characters == 5
+        assert reader.open("a.doc", raw, "doc", limits=ReaderLimits(wall_s=600)).characters == 5
 
 
 def test_a_reader_imports_nothing_that_translates():
     """It would take most of the second in which a killed reader is replaced."""
-    code = "import sys, dragoman.documents.confined; print(*sys.modules)"
+    code = "import sys, dragoman.documents.sandbox; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"numpy", "onnxruntime", "sentencepiece", "torch", "dragoman.decode"}
     assert not heavy & set(done.stdout.split())

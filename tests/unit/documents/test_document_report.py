@@ -4,19 +4,19 @@ import pytest
 from test_document_segments import drive, identical
 
 from dragoman.decode.promises.glossary import Glossary
-from dragoman.documents.document import Document, Doubt
+from dragoman.documents.document import Document, QualityWarning
 from dragoman.documents.formats import format_of, read
-from dragoman.documents.inline import Said
-from dragoman.documents.report import Report, Row, report_of
-from dragoman.documents.segment import Code, Kind, trimmed, written
-from dragoman.documents.translating import Repeated, Sentence, translating
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.report import Report, ReportRow, report_of
+from dragoman.documents.rounds import SentenceRequest, UniqueSegments, translation_rounds
+from dragoman.documents.segment import Code, Kind, serialize, strip_edges
 
 
-def turned(sentence: Sentence) -> Said:
+def turned(sentence: SentenceRequest) -> SentenceResult:
     """The words from last to first, in capitals."""
     words = sentence.text.upper().split()
     links = tuple((i, len(words) - 1 - i) for i in range(len(words)))
-    return Said(" ".join(reversed(words)), links)
+    return SentenceResult(" ".join(reversed(words)), links)
 
 
 @pytest.mark.parametrize(
@@ -26,33 +26,33 @@ def turned(sentence: Sentence) -> Said:
 )  # fmt: skip
 def test_the_number_before_an_item_never_moves(text: str) -> None:
     number = text[: text.index("Big")]
-    assert written(drive([(text,)], turned)[0]) == f"{number}DOGS BIG"
+    assert serialize(drive([(text,)], turned)[0]) == f"{number}DOGS BIG"
 
 
 @pytest.mark.parametrize("text", ["3 big dogs", "2.5 million dogs", "3. Mai 2020", "A dog"])
 def test_what_only_looks_like_numbering_is_part_of_its_sentence(text: str) -> None:
-    assert trimmed((text,))[0] == ()
+    assert strip_edges((text,))[0] == ()
 
 
 def test_dots_and_the_number_of_a_page_stay_at_the_end() -> None:
-    assert written(drive([("1. Big dogs ........ 17",)], turned)[0]) == "1. DOGS BIG ........ 17"
+    assert serialize(drive([("1. Big dogs ........ 17",)], turned)[0]) == "1. DOGS BIG ........ 17"
 
 
 def test_a_colon_at_the_end_stays_there() -> None:
-    said = drive([("Big dogs:",)], lambda sentence: Said("Große Hunde."))
-    assert written(said[0]) == "Große Hunde:"
+    said = drive([("Big dogs:",)], lambda sentence: SentenceResult("Große Hunde."))
+    assert serialize(said[0]) == "Große Hunde:"
 
 
 def test_a_link_in_an_element_with_a_line_break_follows_its_words() -> None:
     b = Code("<b>", Kind.OPEN, "b"), Code("</b>", Kind.CLOSE, "b")
     a = Code("<a>", Kind.OPEN, "a"), Code("</a>", Kind.CLOSE, "a")
     segment = (b[0], "One ", a[0], "two", a[1], Code("<br>", Kind.BREAK), "three", b[1])
-    assert written(drive([segment], turned)[0]) == "<b><a>TWO</a> ONE<br>THREE</b>"
+    assert serialize(drive([segment], turned)[0]) == "<b><a>TWO</a> ONE<br>THREE</b>"
 
 
 def test_what_is_repeated_is_translated_once_and_alike() -> None:
     segments = [("A dog.",), ("A cat.",), ("A dog.",), ("A dog.",)]
-    repeated = Repeated(segments)
+    repeated = UniqueSegments(segments)
     asked, done = [], []
     for window in repeated.windows(1):
         asked += window
@@ -65,7 +65,9 @@ def test_what_is_repeated_is_translated_once_and_alike() -> None:
 def test_a_report_shows_what_is_doubtful_first_and_escapes_texts() -> None:
     segments = [("One <b> dog.",), ("In 1999 it was.",), ("Berlin",), ("Hard words.",)]
     document = Document(
-        segments, lambda said: b"", {("Hard words.",): Doubt("the model is unsure (12%)", 0.12)}
+        segments,
+        lambda said: b"",
+        {("Hard words.",): QualityWarning("the model is unsure (12%)", 0.12)},
     )
     said = [("Ein <b> Hund.",), ("Es war 1998.",), ("Berlin",), ("Harte Worte.",)]
     report = report_of(document, said)
@@ -96,16 +98,18 @@ def test_a_report_tells_what_became_of_each_term() -> None:
 def test_the_rounds_tell_which_translations_are_doubtful() -> None:
     doubts: dict = {}
     segments = [("Sure words.",), ("Unsure words.",)]
-    rounds = translating(segments, doubts)
+    rounds = translation_rounds(segments, doubts)
     asked = next(rounds)
     with pytest.raises(StopIteration):
-        rounds.send([Said("x", (), 0.9 if "Sure" in sentence.text else 0.2) for sentence in asked])
-    assert doubts == {("Unsure words.",): Doubt("the model is unsure (20%)", 0.2)}
+        rounds.send(
+            [SentenceResult("x", (), 0.9 if "Sure" in sentence.text else 0.2) for sentence in asked]
+        )
+    assert doubts == {("Unsure words.",): QualityWarning("the model is unsure (20%)", 0.2)}
 
 
 def test_the_least_sure_of_the_doubtful_texts_comes_first() -> None:
     segments = [("One.",), ("Two.",), ("Three.",)]
-    doubts = {("One.",): Doubt("unsure", 0.4), ("Three.",): Doubt("unsure", 0.1)}
+    doubts = {("One.",): QualityWarning("unsure", 0.4), ("Three.",): QualityWarning("unsure", 0.1)}
     report = report_of(Document(segments, lambda said: b"", doubts), [("A.",), ("B.",), ("C.",)])
     page = report.as_page("a.md")
     assert page.index("Three.") < page.index("One.") < page.index("Two.")
@@ -146,5 +150,5 @@ def test_a_page_counts_the_terms_of_a_report_once(monkeypatch) -> None:
         return count(report)
 
     monkeypatch.setattr(Report, "terms", property(counting))
-    Report([Row("translated", "a", "b")] * 50).as_page("name")
+    Report([ReportRow("translated", "a", "b")] * 50).as_page("name")
     assert len(counted) == 1

@@ -18,9 +18,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_ENDING, BY_NAME, format_of
-from dragoman.documents.segment import Kind, codes, written
+from dragoman.documents.segment import Kind, codes, serialize
 
 HTML = """<!DOCTYPE html>
 <html><head><title>A &amp; B</title><style>p { color: red }</style>
@@ -197,7 +197,7 @@ FILES: dict[str, bytes] = {
 
 
 def read(name: str, raw: bytes | None = None, **options):
-    return format_of(name).read(FILES[name] if raw is None else raw, Options(**options))
+    return format_of(name).read(FILES[name] if raw is None else raw, ReadOptions(**options))
 
 
 def upper(document) -> bytes:
@@ -282,9 +282,9 @@ def test_the_end_of_a_link_that_never_began_keeps_its_address() -> None:
 def test_text_that_looks_like_markup_stays_text() -> None:
     document = read("a.html", b"<p>write &lt;script&gt; here</p>")
     assert upper(document) == b"<p>WRITE &lt;SCRIPT&gt; HERE</p>"
-    from dragoman.documents.protect import within
+    from dragoman.documents.protect import protect_texts
 
-    segments = [within(segment) for segment in document.segments]
+    segments = [protect_texts(segment) for segment in document.segments]
     assert document.write([("new ", *segments[0][1:])]) == b"<p>new &lt;script&gt; here</p>"
 
 
@@ -370,7 +370,7 @@ def test_wrapped_paragraphs_are_one_text_and_wrapped_again() -> None:
     lines = [" ".join(["word"] * 12), " ".join(["word"] * 12), "end."]
     document = read("a.txt", "\n".join(lines).encode())
     (segment,) = document.segments
-    assert written(segment).count("\n") == 0
+    assert serialize(segment).count("\n") == 0
     after = document.write([(" ".join(["longer"] * 25),)]).decode().split("\n")
     assert max(map(len, after)) <= len(lines[0])
     assert " ".join(after).split() == ["longer"] * 25
@@ -498,7 +498,7 @@ def test_damaged_files_are_refused_in_one_line(name: str, raw: bytes, why: str) 
 
 def test_html_tags_around_words_are_pairs_and_those_without_an_end_are_not() -> None:
     page = b"<p>One <b>two</b> three <img src='a.png'> four</p>"
-    (segment,) = BY_NAME["html"].read(page, Options()).segments
+    (segment,) = BY_NAME["html"].read(page, ReadOptions()).segments
     assert [(code.raw, code.kind) for code in codes(segment)] == [
         ("<b>", Kind.OPEN),
         ("</b>", Kind.CLOSE),

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from test_formats import members, upper
 
-from dragoman.documents.document import Options
+from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import format_of, read, translated_name
 
 
@@ -19,7 +19,7 @@ def packed(**content: str) -> bytes:
 
 
 def loud(name: str, raw: bytes) -> dict[str, str]:
-    after = upper(read(name, raw, format_of(name), Options(to="de")))
+    after = upper(read(name, raw, format_of(name), ReadOptions(to="de")))
     if not raw.startswith(b"PK"):
         return {"": after.decode()}
     return {member: content.decode() for member, content in members(after).items()}

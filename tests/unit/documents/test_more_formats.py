@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import docutils.core
 import pytest
 
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import format_of
 
 RST = """.. _kept:
@@ -143,7 +143,7 @@ FILES = {
 
 def read(name: str, text: str | None = None, **options):
     raw = FILES[name].encode() if text is None else text.encode()
-    return format_of(name).read(raw, Options(**{"to": "de", **options}))
+    return format_of(name).read(raw, ReadOptions(**{"to": "de", **options}))
 
 
 def changed(document, change=str.upper) -> str:
@@ -314,14 +314,14 @@ def test_a_pdf_becomes_a_page_with_headings_and_paragraphs(tmp_path) -> None:
     for line in range(5):
         figure.text(0.1, 0.7 - line / 10, f"Line {line} of a text", fontsize=10)
     figure.savefig(tmp_path / "a.pdf")
-    document = format_of("a.pdf").read((tmp_path / "a.pdf").read_bytes(), Options())
+    document = format_of("a.pdf").read((tmp_path / "a.pdf").read_bytes(), ReadOptions())
     assert "<h1>A HEADING</h1>" in changed(document)
     with pytest.raises(DocumentError, match="no PDF"):
-        format_of("a.pdf").read(b"%PDF no", Options())
+        format_of("a.pdf").read(b"%PDF no", ReadOptions())
 
 
 def test_rtf_writes_few_letters_in_the_place_of_one() -> None:
-    document = format_of("a.rtf").read(b"{\\rtf1\\uc9999999999 Hund\\par}", Options())
+    document = format_of("a.rtf").read(b"{\\rtf1\\uc9999999999 Hund\\par}", ReadOptions())
     written = document.write([[item.upper() + "é"] for (item,) in document.segments])
     assert b"HUND\\u233" in written
     assert len(written) < 300
@@ -330,6 +330,6 @@ def test_rtf_writes_few_letters_in_the_place_of_one() -> None:
 def test_an_old_word_file_needs_libreoffice(monkeypatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DocumentError, match="needs LibreOffice"):
-        format_of("a.doc").read(b"\xd0\xcf\x11\xe0", Options())
+        format_of("a.doc").read(b"\xd0\xcf\x11\xe0", ReadOptions())
     with pytest.raises(DocumentError, match="Word 97"):
-        format_of("a.doc").read(b"{\\rtf1}", Options())
+        format_of("a.doc").read(b"{\\rtf1}", ReadOptions())

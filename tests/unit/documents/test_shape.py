@@ -13,7 +13,7 @@ from test_more_formats import FILES as MORE_FILES
 
 from dragoman.documents import converted
 from dragoman.documents.converted import _page
-from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.documents.document import Document, DocumentError, ReadOptions
 from dragoman.documents.formats import format_of, read
 
 FILES = FIRST_FILES | {name: text.encode() for name, text in MORE_FILES.items()}
@@ -80,11 +80,11 @@ def test_a_broken_file_is_not_written_and_the_error_names_the_place(
 ) -> None:
     format_ = format_of(name)
 
-    def read_badly(raw: bytes, options: Options) -> Document:
+    def read_badly(raw: bytes, options: ReadOptions) -> Document:
         document = format_.read(raw, options)
         return replace(document, write=lambda said: damaged(document.write(said), member, old, new))
 
-    document = read(name, FILES[name], replace(format_, read=read_badly), Options())
+    document = read(name, FILES[name], replace(format_, read=read_badly), ReadOptions())
     with pytest.raises(DocumentError, match=why) as caught:
         upper(document)
     assert str(caught.value).startswith(f"{name}: translated, ")
@@ -94,14 +94,14 @@ def test_a_broken_file_is_not_written_and_the_error_names_the_place(
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_whole_is_written(name: str) -> None:
     for to in ("", "de") if name != "a.xcstrings" else ("de",):
-        document = read(name, FILES[name], format_of(name), Options(to=to))
+        document = read(name, FILES[name], format_of(name), ReadOptions(to=to))
         assert upper(document) != FILES[name]
 
 
 @pytest.mark.parametrize("name", ["a.srt", "a.csv", "a.html", "a.json", "a.yaml", "a.po", "a.rst"])
 def test_a_file_in_another_encoding_is_written_in_it(name: str) -> None:
     text = re.sub("(?i)one", "café", FILES[name].decode()).encode("latin-1", "ignore")
-    document = read(name, text, format_of(name), Options(encoding="latin-1"))
+    document = read(name, text, format_of(name), ReadOptions(encoding="latin-1"))
     assert "CAFÉ".encode("latin-1") in upper(document)
 
 
@@ -145,7 +145,7 @@ def test_words_of_a_pdf_in_small_letters_are_not_one_word() -> None:
 def test_a_pdf_is_written_as_a_page() -> None:
     pytest.importorskip("pdfplumber")
     raw = pdf("A heading", "One line of text", "Another line", "A third line")
-    after = upper(read("a.pdf", raw, format_of("a.pdf"), Options(to="de"))).decode()
+    after = upper(read("a.pdf", raw, format_of("a.pdf"), ReadOptions(to="de"))).decode()
     assert "<h1>A HEADING</h1>" in after
     assert "ANOTHER LINE" in after
     assert 'lang="de"' in after
@@ -153,7 +153,7 @@ def test_a_pdf_is_written_as_a_page() -> None:
 
 def test_an_old_word_file_is_written_as_a_new_one(monkeypatch) -> None:
     monkeypatch.setattr(converted, "_by_libreoffice", lambda raw: FILES["a.docx"])
-    document = read("a.doc", converted.OLE, format_of("a.doc"), Options(to="de"))
+    document = read("a.doc", converted.OLE, format_of("a.doc"), ReadOptions(to="de"))
     assert members(upper(document)).keys() == members(FILES["a.docx"]).keys()
 
 

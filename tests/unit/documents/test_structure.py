@@ -12,21 +12,21 @@ import docutils.nodes
 import pytest
 from markdown_it import MarkdownIt
 
-from dragoman.documents.document import Options
+from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import format_of, read
-from dragoman.documents.protect import within
+from dragoman.documents.protect import protect_texts
 from dragoman.documents.segment import Segment
 
 
 def loud(segment: Segment) -> Segment:
-    return tuple(item.upper() if isinstance(item, str) else item for item in within(segment))
+    return tuple(item.upper() if isinstance(item, str) else item for item in protect_texts(segment))
 
 
 def longer(segment: Segment) -> Segment:
     """With letters that are not ASCII."""
     return tuple(
         re.sub(r"[A-Za-z]{3,}", r"\g<0>ßé", item) if isinstance(item, str) else item
-        for item in within(segment)
+        for item in protect_texts(segment)
     )
 
 
@@ -34,7 +34,7 @@ CHANGES = (loud, longer)
 
 
 def changed(name: str, text: str, change) -> str:
-    document = read(name, text.encode(), format_of(name), Options(to="de"))
+    document = read(name, text.encode(), format_of(name), ReadOptions(to="de"))
     assert document.segments, "there is nothing in it to translate"
     return document.write([*map(change, document.segments)]).decode()
 
@@ -108,7 +108,7 @@ TEX = {
 
 def test_a_backslash_at_the_end_of_a_line_ends_a_paragraph() -> None:
     raw = b"{\\rtf1\\ansi\n\\pard one word\\\ntwo words\\\n\\pard three}"
-    segments = format_of("a.rtf").read(raw, Options()).segments
+    segments = format_of("a.rtf").read(raw, ReadOptions()).segments
     assert segments == [("one word",), ("two words",), ("three",)]
 
 
@@ -146,11 +146,11 @@ BEGINNINGS = ["5. Mai ist es so.", "- so ist es", "* so", "# so", "> so", "A. so
 
 @pytest.mark.parametrize("said", BEGINNINGS)
 def test_a_translation_that_begins_like_an_item_is_none(said: str) -> None:
-    rst = format_of("a.rst").read(b"One word.\n", Options())
+    rst = format_of("a.rst").read(b"One word.\n", ReadOptions())
     assert doctree(rst.write([(said,)]).decode()) == ["document", "paragraph"]
-    markdown = format_of("a.md").read(b"One word.\n", Options())
+    markdown = format_of("a.md").read(b"One word.\n", ReadOptions())
     tokens = MarkdownIt("commonmark").parse(markdown.write([(said,)]).decode())
     assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
     assert tokens[1].children[0].content.startswith(said[0])
-    heading = format_of("a.md").read(b"# 1. One\n", Options())
+    heading = format_of("a.md").read(b"# 1. One\n", ReadOptions())
     assert heading.write([("1. Eins",)]) == b"# 1. Eins\n"

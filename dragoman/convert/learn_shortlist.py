@@ -37,7 +37,7 @@ _BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # SentencePiece's, for letters that have
 _VIA = 20  # translations into the third language, and out of it, that are followed
 
 
-class Corpus(NamedTuple):
+class ShortlistCorpus(NamedTuple):
     """Sentences, and their languages where the model has several."""
 
     pairs: Iterable[Pair]
@@ -82,7 +82,7 @@ class Links:
 
 
 def learn_shortlist(
-    codec: Codec, corpora: Sequence[Corpus], likeliest: int = 50, frequent: int = 500
+    codec: Codec, corpora: Sequence[ShortlistCorpus], likeliest: int = 50, frequent: int = 500
 ) -> Shortlist:
     """`likeliest` candidates of each source piece at most in each direction, `frequent` pieces for
     every sentence of a target language.

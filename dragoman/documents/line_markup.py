@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from dragoman.documents.document import Span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
 
@@ -37,7 +37,7 @@ class Line(NamedTuple):
         return self._replace(text=" " * blank + self.text[blank:])
 
 
-def lines_of(text: str) -> list[Line]:
+def split_lines(text: str) -> list[Line]:
     return [Line(m.start(), m[0].rstrip("\r\n")) for m in _LINE.finditer(text) if m[0]]
 
 
@@ -68,7 +68,7 @@ class Markup:
         for match in self._pattern.finditer(content):
             number = (match.lastgroup or "")[1:]
             rule = self._rules[int(number)]
-            yield unwrapped(content[at : match.start()])
+            yield unwrap(content[at : match.start()])
             at = match.end()
             if not rule.close:
                 yield Code(match[0], rule.kind)
@@ -77,44 +77,44 @@ class Markup:
             yield Code(match[f"o{number}"], Kind.OPEN, number)
             yield from self.items(inner, depth + 1) if depth < 5 else [inner]
             yield Code(match[f"c{number}"], Kind.CLOSE, number)
-        yield unwrapped(content[at:])
+        yield unwrap(content[at:])
 
     def span(
-        self, text: str, start: int, end: int, write: Callable[[Segment], str] = written
+        self, text: str, start: int, end: int, write: Callable[[Segment], str] = serialize
     ) -> Span:
-        return Span(start, end, made(self.items(text[start:end])), write)
+        return Span(start, end, normalize(self.items(text[start:end])), write)
 
 
-def unwrapped(text: str) -> str:
+def unwrap(text: str) -> str:
     return re.sub(r"(?:(?<![ \t])[ \t]++)?+\r?\n[ \t]*+", " ", text)
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     """In columns of a terminal, as underlines are measured.
 
-    >>> width("ab"), width("\u72ac")
+    >>> display_width("ab"), display_width("\u72ac")
     (2, 2)
     """
     shown = [c for c in text if not unicodedata.combining(c)]
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)
 
 
-def titled(text: str, line: Line, rules: list[Line], markup: Markup, before: str = "") -> Span:
+def title_span(text: str, line: Line, rules: list[Line], markup: Markup, before: str = "") -> Span:
     """A title with its underline, and with its overline, if it has one: both grow with it."""
     newline = "\r\n" if "\r\n" in text else "\n"
     over, under = rules[0], rules[-1]
     start = min(over.start, line.start + line.indent)
     sample = under.core[0]
-    longer = len(under.core) > width(line.core)
+    longer = len(under.core) > display_width(line.core)
 
     def write(segment: Segment) -> str:
-        title = written(segment)
-        size = max(width(title) + line.indent, len(under.core) if longer else 0)
+        title = serialize(segment)
+        size = max(display_width(title) + line.indent, len(under.core) if longer else 0)
         lines = [" " * line.indent + title, sample * size]
         return before + newline.join([sample * size, *lines] if len(rules) > 1 else lines)
 
     first = line.start + line.indent
-    segment = made(markup.items(text[first : line.end]))
+    segment = normalize(markup.items(text[first : line.end]))
     return Span(start, under.end, segment, write)
 
 

@@ -1,4 +1,4 @@
-"""Documents through a translator: the rounds of `translating.py` in the pipeline."""
+"""Documents through a translator: the rounds of `rounds.py` in the pipeline."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -9,10 +9,10 @@ from dragoman.decode.query import Life, Steps, together
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
-from dragoman.documents.document import Document, Doubt
-from dragoman.documents.inline import Said
+from dragoman.documents.document import Document, QualityWarning
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.rounds import SentenceRequest, UniqueSegments, translation_rounds
 from dragoman.documents.segment import Segment
-from dragoman.documents.translating import Repeated, Sentence, translating
 from dragoman.text.detect import detect
 
 T = TypeVar("T")
@@ -24,19 +24,19 @@ def translate_segments(
     segments: Sequence[Segment],
     request: Request = Request(),
     on_done: Callable[[int], None] = lambda count: None,
-    doubts: dict[Segment, Doubt] | None = None,
+    doubts: dict[Segment, QualityWarning] | None = None,
 ) -> list[Segment]:
     """All segments, some hundreds at a time; `on_done` hears how many more are done."""
-    repeated = Repeated(segments)
+    repeated = UniqueSegments(segments)
     for window in repeated.windows(WINDOW):
-        translated = driven(translator, translating(window, doubts), request)
+        translated = run_rounds(translator, translation_rounds(window, doubts), request)
         on_done(repeated.learn(window, translated))
     return repeated.translated()
 
 
-def driven(
+def run_rounds(
     translator: Translator,
-    rounds: Generator[list[Sentence], list[Said], T],
+    rounds: Generator[list[SentenceRequest], list[SentenceResult], T],
     request: Request,
     on_round: Callable[[], None] = lambda: None,
 ) -> T:
@@ -47,7 +47,7 @@ def driven(
 
 def in_pipeline(
     pipeline: Pipeline,
-    rounds: Generator[list[Sentence], list[Said], T],
+    rounds: Generator[list[SentenceRequest], list[SentenceResult], T],
     request: Request,
     on_round: Callable[[], None] = lambda: None,
 ) -> Life[T]:
@@ -60,10 +60,10 @@ def in_pipeline(
 
 
 def _translations(
-    pipeline: Pipeline, sentences: Sequence[Sentence], request: Request
-) -> Life[list[Said]]:
+    pipeline: Pipeline, sentences: Sequence[SentenceRequest], request: Request
+) -> Life[list[SentenceResult]]:
     """Links cost time, and on a GPU the faster search: only sentences with tags get them."""
-    answers: list[Said] = [Said("")] * len(sentences)
+    answers: list[SentenceResult] = [SentenceResult("")] * len(sentences)
     kinds = [
         [row for row, sentence in enumerate(sentences) if sentence.linked is linked]
         for linked in (False, True)
@@ -76,15 +76,15 @@ def _translations(
     )
     for rows, translations in zip(kinds, (plain, linked), strict=True):
         for row, translation in zip(rows, translations, strict=True):
-            answers[row] = as_said(translation)
+            answers[row] = sentence_result(translation)
     return answers
 
 
-def as_said(translation: Translation) -> Said:
-    return Said(translation.text, translation.alignment, translation.confidence)
+def sentence_result(translation: Translation) -> SentenceResult:
+    return SentenceResult(translation.text, translation.alignment, translation.confidence)
 
 
-def settled(translator: Translator, text: str, request: Request) -> Request:
+def with_target_language(translator: Translator, text: str, request: Request) -> Request:
     """The request with the target language, which a line alone may not tell; `text`: a sample."""
     languages, source = translator.codec.languages, request.source_language
     if request.to or not languages.tagged:

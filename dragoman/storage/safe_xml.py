@@ -22,7 +22,7 @@ def open_parser(encoding: str | None = None) -> expat.XMLParserType:
     return parser
 
 
-def events(chunks: Iterable[bytes | str]) -> Iterator[tuple[str, Element]]:
+def xml_events(chunks: Iterable[bytes | str]) -> Iterator[tuple[str, Element]]:
     """("start", element) and ("end", element), piece by piece; a ValueError if it is not XML."""
     # ElementTree does not tell of declarations. They come before the first element, so expat reads
     # along until that.

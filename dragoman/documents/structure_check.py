@@ -3,7 +3,7 @@
 A file is read again as what it was: archives hold the same members, XML is well-formed and has the
 same elements under the same parents, JSON has the same keys, pages have the same tags, and there
 are as many segments as before. Text may change, and the runs of office files, which are cut anew.
-What formats of text are made of, text_shape.py counts.
+What formats of text are made of, text_structure.py counts.
 """
 
 import io
@@ -15,12 +15,12 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.parsers import expat
 
-from dragoman.documents.document import Document, DocumentError, Options, decoded
+from dragoman.documents.document import Document, DocumentError, ReadOptions, decode_text
 from dragoman.documents.segment import Segment, has_words
-from dragoman.documents.text_shape import SHAPES, Shape
-from dragoman.storage.xml import open_parser
+from dragoman.documents.text_structure import SHAPES, Shape
+from dragoman.storage.safe_xml import open_parser
 
-Read = Callable[[bytes, Options], Document]
+Read = Callable[[bytes, ReadOptions], Document]
 
 # Runs of office files: a translation has as many as its formatting needs. Statements of language.
 _FREE = frozenset(
@@ -37,7 +37,9 @@ _NAMING = ("id", "xml:id", "w:id", "r:id", "r:embed", "href", "xlink:href", "src
 _PAGES = frozenset(["html", "epub"])
 
 
-def checked(document: Document, raw: bytes, format_: str, read: Read, options: Options) -> Document:
+def checked_document(
+    document: Document, raw: bytes, format_: str, read: Read, options: ReadOptions
+) -> Document:
     """A document that refuses to write what is no longer the file that it was."""
 
     def write(translated: Sequence[Segment]) -> bytes:
@@ -113,7 +115,7 @@ def _difference(wanted: Shape, now: Shape) -> str:
 
 def _xml_shape(raw: bytes) -> Shape:
     """Every element under its parent, by its name and the attributes that name it."""
-    text, _ = decoded(raw, "latin-1")
+    text, _ = decode_text(raw, "latin-1")
     shape: Shape = Counter()
     parents: list[str] = []
     silent = 0  # how deep in something free
@@ -144,7 +146,7 @@ def _json_shape(raw: bytes) -> Shape:
     """The way to every value. Lists of lines may have more or fewer of them."""
     if not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         raise ValueError("it is no JSON.")
-    text, _ = decoded(raw, "latin-1")
+    text, _ = decode_text(raw, "latin-1")
     shape: Shape = Counter()
 
     def walk(value: Any, path: str) -> None:
@@ -179,16 +181,16 @@ class _Tags(HTMLParser):
 def _page_shape(raw: bytes) -> Shape:
     """The tags of a page. A text without tags has none."""
     reader = _Tags()
-    reader.feed(decoded(raw, "latin-1")[0])
+    reader.feed(decode_text(raw, "latin-1")[0])
     reader.close()
     return reader.shape
 
 
 def _compare_segments(
-    raw: bytes, after: bytes, translated: Sequence[Segment], read: Read, options: Options
+    raw: bytes, after: bytes, translated: Sequence[Segment], read: Read, options: ReadOptions
 ) -> None:
     """As many segments as before; a translation without a letter is none any more."""
-    everything = Options(True, options.columns, options.to, options.encoding)
+    everything = ReadOptions(True, options.columns, options.to, options.encoding)
     before = len(read(raw, everything).segments)
     try:
         now = len(read(after, everything).segments)

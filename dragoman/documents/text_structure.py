@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from dragoman.documents import adoc, markdown, rst
-from dragoman.documents.document import Span, decoded
+from dragoman.documents.document import Span, decode_text
 from dragoman.documents.segment import Segment, codes
 
 Shape = Counter[Hashable]
@@ -66,7 +66,7 @@ def of_markdown(raw: bytes) -> Shape:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
-    tokens = parser.parse(decoded(raw, "latin-1")[0])
+    tokens = parser.parse(decode_text(raw, "latin-1")[0])
     shape = _of_codes(markdown.segment_of(token.content) for token in tokens if token.content)
     return shape + Counter(token.type for token in tokens)
 
@@ -75,7 +75,7 @@ def _of_lines(
     line: re.Pattern[str], find: Callable[[str], Iterable[Span]]
 ) -> Callable[[bytes], Shape]:
     def shape(raw: bytes) -> Shape:
-        text = decoded(raw, "latin-1")[0]
+        text = decode_text(raw, "latin-1")[0]
         # of a rule, its length may change
         lines = (_RULE.sub(r"\1", match[0].strip()) for match in line.finditer(text))
         return Counter(lines) + _of_codes(span.segment for span in find(text))
@@ -126,7 +126,7 @@ def of_mail(raw: bytes) -> Shape:
 
 
 def of_subtitles(raw: bytes) -> Shape:
-    return Counter(line for line in decoded(raw, "latin-1")[0].splitlines() if "-->" in line)
+    return Counter(line for line in decode_text(raw, "latin-1")[0].splitlines() if "-->" in line)
 
 
 SHAPES: dict[str, Callable[[bytes], Shape]] = {

@@ -12,7 +12,7 @@ from typing import Union
 from xml.parsers import expat
 
 from dragoman.documents.document import DocumentError
-from dragoman.storage.xml import DoctypeError, open_parser
+from dragoman.storage.safe_xml import DoctypeError, open_parser
 
 DEEPEST = 200  # elements in elements
 MOST_NODES = 2_000_000  # elements and texts: up to half a kilobyte each
@@ -58,7 +58,7 @@ class Element:
         return "".join(child.shown for child in self.children)
 
 
-def parsed(text: str) -> Element:
+def parse_xml(text: str) -> Element:
     """The root element of a document."""
     if len(text) > MOST_CHARACTERS:
         raise DocumentError(f"its XML has {len(text):,} characters, {MOST_CHARACTERS:,} are read.")

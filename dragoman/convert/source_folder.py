@@ -19,7 +19,7 @@ from dragoman.storage.safe_read import escapes_folder, memory_bytes, parse_json,
 from dragoman.text.codec import Codec
 
 
-class TheirFolder:
+class SourceFolder:
     def __init__(self, path: Path):
         self.path = path
         if not path.is_dir():

@@ -5,8 +5,8 @@ not come through, other stand-ins are tried. What is still left is translated pi
 text between two codes by itself: there nothing can be lost, because the codes never leave the file.
 
 The rounds are a generator: it asks for sentences and is sent what a translator made of them
-(`driving.py`). So the command line, which waits, and the service, which does not, run the same
-code, and a process that reads a file (`confined.py`) imports nothing that translates.
+(`translate.py`). So the command line, which waits, and the service, which does not, run the same
+code, and a process that reads a file (`sandbox.py`) imports nothing that translates.
 """
 
 import re
@@ -15,19 +15,19 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from dragoman.documents.document import Doubt
-from dragoman.documents.inline import Plain, Said
-from dragoman.documents.protect import gains, within
+from dragoman.documents.document import QualityWarning
+from dragoman.documents.inline import MaskedSegment, SentenceResult
+from dragoman.documents.protect import adds_protected, protect_texts
 from dragoman.documents.segment import (
     Code,
     Kind,
     Segment,
     codes,
     has_words,
-    made,
+    normalize,
     same_structure,
+    strip_edges,
     texts,
-    trimmed,
 )
 from dragoman.text.segments import edges, split_sentences
 from dragoman.text.verbatim import STAND_INS
@@ -39,21 +39,23 @@ UNSURE = 0.5  # that a translation is good: below, somebody should look at it
 MOST_CODES = 200  # in a segment; one with more is translated piece by piece
 
 
-class Sentence(NamedTuple):
+class SentenceRequest(NamedTuple):
     """What a translator is asked for; `linked`: which words translate which is needed too."""
 
     text: str
     linked: bool = False
 
 
-Rounds: TypeAlias = Generator[list[Sentence], list[Said], list[Segment]]
+Rounds: TypeAlias = Generator[list[SentenceRequest], list[SentenceResult], list[Segment]]
 
 
-def translating(segments: Sequence[Segment], doubts: dict[Segment, Doubt] | None = None) -> Rounds:
+def translation_rounds(
+    segments: Sequence[Segment], doubts: dict[Segment, QualityWarning] | None = None
+) -> Rounds:
     """The segments translated: yields sentences, is sent their translations. `doubts` learns which
     of the translations somebody should look at."""
     doubts = {} if doubts is None else doubts
-    sources = [within(segment) for segment in segments]
+    sources = [protect_texts(segment) for segment in segments]
     parts = [_cut(source) for source in sources]
     flat = [part for of_one in parts for part in of_one]
     owners = [number for number, of_one in enumerate(parts) for _ in of_one]
@@ -62,8 +64,8 @@ def translating(segments: Sequence[Segment], doubts: dict[Segment, Doubt] | None
         open_ = [
             i for i, part in enumerate(flat) if found[i] is None and len(part) <= 2 * MOST_CODES
         ]
-        trims = [trimmed(flat[i]) for i in open_]
-        plains = [Plain(inner, stand_ins) for _, inner, _ in trims]
+        trims = [strip_edges(flat[i]) for i in open_]
+        plains = [MaskedSegment(inner, stand_ins) for _, inner, _ in trims]
         asked = [_sentences(plain) if not plain.too_deep else [] for plain in plains]
         flat_asked = [sentence for of_plain in asked for sentence in of_plain]
         said = iter((yield flat_asked) if flat_asked else [])
@@ -73,7 +75,9 @@ def translating(segments: Sequence[Segment], doubts: dict[Segment, Doubt] | None
             answers = _answers(plain, said)
             least = min(answer.confidence for answer in answers)
             if least < UNSURE:
-                doubts[segments[owners[i]]] = Doubt(f"the model is unsure ({least:.0%})", least)
+                doubts[segments[owners[i]]] = QualityWarning(
+                    f"the model is unsure ({least:.0%})", least
+                )
             inner = plain.placed(answers)
             if inner is not None:
                 whole = (*before, *inner, *after)
@@ -89,7 +93,7 @@ def translating(segments: Sequence[Segment], doubts: dict[Segment, Doubt] | None
     pieced = yield from _piecewise([sources[i] for i in left])
     for i, segment in zip(left, pieced, strict=True):
         done[i] = segment
-        doubts[segments[i]] = Doubt("translated in pieces, between its codes")
+        doubts[segments[i]] = QualityWarning("translated in pieces, between its codes")
     return [segment for segment in done if segment is not None]
 
 
@@ -101,25 +105,25 @@ def _cut(segment: Segment) -> list[Segment]:
             parts += [[item], []]
         else:
             parts[-1].append(item)
-    return [made(part) for part in parts if part]
+    return [normalize(part) for part in parts if part]
 
 
 def _with_kinds(source: Segment, items: Iterable[str | Code]) -> Segment:
     """Parts joined again: what enclosed a break was a mark in each part, and is an element now."""
     kinds = {code.as_mark(): code for code in codes(source)}
-    return made(
+    return normalize(
         kinds.get(item, item) if isinstance(item, Code) and item.kind is Kind.MARK else item
         for item in items
     )
 
 
-def _sentences(plain: Plain) -> list[Sentence]:
-    return [Sentence(text, plain.has_tags) for text in plain.sentences if _speaks(text)]
+def _sentences(plain: MaskedSegment) -> list[SentenceRequest]:
+    return [SentenceRequest(text, plain.has_tags) for text in plain.sentences if _speaks(text)]
 
 
-def _answers(plain: Plain, said: Iterator[Said]) -> list[Said]:
+def _answers(plain: MaskedSegment, said: Iterator[SentenceResult]) -> list[SentenceResult]:
     """For each of its sentences; what says nothing was not asked for and stays."""
-    answers = [next(said) if _speaks(text) else Said(text) for text in plain.sentences]
+    answers = [next(said) if _speaks(text) else SentenceResult(text) for text in plain.sentences]
     if plain.text.endswith(":") and not answers[-1].text.endswith(":"):
         core = answers[-1].text.rstrip(" .!?;,")
         answers[-1] = answers[-1]._replace(text=f"{core}:")
@@ -133,7 +137,7 @@ def _speaks(text: str) -> bool:
 def _piecewise(segments: Sequence[Segment]) -> Rounds:
     """Each text between two codes by itself, all codes where they are."""
     asked = [
-        Sentence(sentence)
+        SentenceRequest(sentence)
         for segment in segments
         for item in segment
         if isinstance(item, str)
@@ -155,16 +159,16 @@ def _core(text: str) -> tuple[str, str, str]:
     return text[:end] + before, core, after
 
 
-def _piece(text: str, said: Iterator[Said]) -> str:
+def _piece(text: str, said: Iterator[SentenceResult]) -> str:
     before, core, after = _core(text)
     sentences, gaps = split_sentences(core)
     answers = [next(said).text if _speaks(sentence) else sentence for sentence in sentences]
     joined = "".join(a + gap for a, gap in zip(answers, [*gaps, ""], strict=True))
     # A placeholder that the source does not have would break a program: better no translation.
-    return text if gains(core, joined) else before + joined + after
+    return text if adds_protected(core, joined) else before + joined + after
 
 
-class Repeated:
+class UniqueSegments:
     """The segments of a document. What stands in it several times is translated once, and alike
     everywhere."""
 
@@ -186,7 +190,7 @@ class Repeated:
         return [self._known[segment] for segment in self._segments]
 
 
-def sample(segments: Sequence[Segment]) -> str:
+def language_sample(segments: Sequence[Segment]) -> str:
     """Enough text to tell a document's language."""
     whole = " ".join(text for segment in segments[:SAMPLED] for text in texts(segment))
     return whole[:MOST_SAMPLED]

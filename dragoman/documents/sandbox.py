@@ -30,23 +30,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
-from dragoman.documents.document import Document, DocumentError, Options
-from dragoman.documents.formats import named, read
-from dragoman.documents.inline import Said
-from dragoman.documents.report import Report, Row, report_of
+from dragoman.documents.document import Document, DocumentError, ReadOptions
+from dragoman.documents.formats import format_named, read
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.report import Report, ReportRow, report_of
+from dragoman.documents.rounds import (
+    SentenceRequest,
+    UniqueSegments,
+    language_sample,
+    translation_rounds,
+)
 from dragoman.documents.segment import texts
-from dragoman.documents.translating import Repeated, Sentence, sample, translating
 
 _HEAD = struct.Struct(">II")
 _MOST_FILES = 100  # that one process reads, so that what they leave behind does not add up
 _WINDOW = 32  # segments that are translated together; after these, more is done
 _TRIES = 20
 _NICENESS = 5  # whoever translates comes first
-Rounds: TypeAlias = Generator[list[Sentence], list[Said], bytes]
+Rounds: TypeAlias = Generator[list[SentenceRequest], list[SentenceResult], bytes]
 
 
 @dataclass(frozen=True)
-class Confinement:
+class ReaderLimits:
     """What the reader of a file may take: memory beyond that of Python itself, and seconds for each
     step of its work (reading, finding sentences, placing translations, writing)."""
 
@@ -61,17 +66,17 @@ class Confinement:
 
         A PDF of 172 bytes may name a font of 2**64 letters: it is not worth what a book is.
 
-        >>> Confinement().cpu_for(172), Confinement().cpu_for(2**20)
+        >>> ReaderLimits().cpu_for(172), ReaderLimits().cpu_for(2**20)
         (4, 20)
         """
         return min(self.cpu_s, _LEAST_CPU_S + size // self.bytes_a_second)
 
 
 _LEAST_CPU_S = 4  # importing a parser takes up to one
-GENEROUS = Confinement(2**31, 20, 600, 3600.0, bytes_a_second=500)
+GENEROUS_LIMITS = ReaderLimits(2**31, 20, 600, 3600.0, bytes_a_second=500)
 
 
-class Outline(NamedTuple):
+class FileSummary(NamedTuple):
     """What is known of a file once it is read."""
 
     segments: int
@@ -96,7 +101,7 @@ class Reader:
             env={**os.environ, **own},
             start_new_session=True,
         )
-        self._limits = Confinement()
+        self._limits = ReaderLimits()
         self._cpu_s = 0  # for the file
         self._name = ""
         self._files = 0
@@ -109,10 +114,10 @@ class Reader:
         name: str,
         raw: bytes,
         format_: str,
-        options: Options = Options(),
-        limits: Confinement = Confinement(),
+        options: ReadOptions = ReadOptions(),
+        limits: ReaderLimits = ReaderLimits(),
         max_characters: int = 0,
-    ) -> Outline:
+    ) -> FileSummary:
         """Read a file; `max_characters`: the most to translate, 0 for any number."""
         self._limits, self._name, self.done, self.report = limits, name, 0, Report([])
         self._cpu_s = limits.cpu_for(len(raw))
@@ -127,16 +132,16 @@ class Reader:
             "max_characters": max_characters,
         }
         answer, _ = self._exchange({"open": message}, raw)
-        return Outline(*answer["outline"])
+        return FileSummary(*answer["outline"])
 
     def rounds(self) -> Rounds:
         """The file translated: yields sentences, is sent their translations."""
         answer, written = self._exchange({"begin": True})
         while "sentences" in answer:
             self.done = answer["done"]
-            said = yield [Sentence(*sentence) for sentence in answer["sentences"]]
+            said = yield [SentenceRequest(*sentence) for sentence in answer["sentences"]]
             answer, written = self._exchange({"said": said})
-        self.report = Report([Row(*row) for row in answer["report"]])
+        self.report = Report([ReportRow(*row) for row in answer["report"]])
         return written
 
     def unchanged(self) -> bytes:
@@ -263,37 +268,38 @@ class _Desk:
             return self._advance(self._rounds.__next__)
         assert self._rounds is not None
         said = [
-            Said(text, tuple(map(tuple, links)), *more) for text, links, *more in message["said"]
+            SentenceResult(text, tuple(map(tuple, links)), *more)
+            for text, links, *more in message["said"]
         ]
         send = self._rounds.send
         return self._advance(lambda: send(said))
 
-    def _open(self, order: dict[str, Any], raw: bytes) -> Outline:
+    def _open(self, order: dict[str, Any], raw: bytes) -> FileSummary:
         fields = order["options"].items()
         values: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in fields}
-        options = Options(**values)
+        options = ReadOptions(**values)
         name, most = order["name"], order["max_characters"]
-        self._document = read(name, raw, named(order["format"]), options)
+        self._document = read(name, raw, format_named(order["format"]), options)
         segments = self._document.segments
         characters = sum(len(text) for segment in segments for text in texts(segment))
         if most and characters > most:
             raise DocumentError(
                 f"{name} has {characters:,} characters to translate, {most:,} are taken."
             )
-        return Outline(len(segments), characters, sample(segments))
+        return FileSummary(len(segments), characters, language_sample(segments))
 
     def _translating(self) -> Rounds:
         document = self._document
-        repeated = Repeated(document.segments)
+        repeated = UniqueSegments(document.segments)
         self._done = 0
         for window in repeated.windows(_WINDOW):
-            done = yield from translating(window, document.doubts)
+            done = yield from translation_rounds(window, document.doubts)
             self._done += repeated.learn(window, done)
         translated = repeated.translated()
         self._report = report_of(document, translated)
         return document.write(translated)
 
-    def _advance(self, step: Callable[[], list[Sentence]]) -> tuple[dict[str, Any], bytes]:
+    def _advance(self, step: Callable[[], list[SentenceRequest]]) -> tuple[dict[str, Any], bytes]:
         try:
             return {"sentences": step(), "done": self._done}, b""
         except StopIteration as end:
