@@ -18,7 +18,7 @@ from dragoman.text.languages import Languages
 from dragoman.text.parallel import language_of, read_pairs
 
 if TYPE_CHECKING:
-    pass
+    from dragoman.convert.learn_shortlist import ShortlistCorpus
 
 app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True, **STYLE)
 
