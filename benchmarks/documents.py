@@ -44,7 +44,7 @@ from dragoman.documents.inline import SentenceResult
 from dragoman.documents.protect import protect_texts
 from dragoman.documents.rounds import translation_rounds
 from dragoman.documents.segment import Kind, Segment, codes, same_structure, serialize
-from dragoman.documents.translate import sentence_result, translate_segments
+from dragoman.documents.translate import run_rounds, sentence_result
 from dragoman.documents.web import read as read_html
 from dragoman.text.parallel import read_lines
 
@@ -124,7 +124,7 @@ def html(corpora: Path, count: int) -> None:
     plain = translator(sources, request)
     between = time.process_time()
     segments = [(tagged(source, draw),) for source in sources]
-    found = translate_segments(translator, segments, request)
+    found = run_rounds(translator, translation_rounds(segments), request)
     with_tags = [re.sub(r"<[^<>]*>", "", serialize(segment)) for segment in found]
     end = time.process_time()
     bleus = [sacrebleu.corpus_bleu(texts_, [references]).score for texts_ in (plain, with_tags)]
@@ -342,10 +342,10 @@ def marks(
 @contextmanager
 def attention_alone() -> Iterator[None]:
     """Elements are placed by links, and by nothing else."""
-    placing = inline._Placing
-    changed = ("_alike", "_without_articles", "_verbatim", "_weight")
+    placing = inline._TagPlacer
+    changed = ("_unchanged_words", "_without_articles", "_verbatim", "_weight")
     before = {name: getattr(placing, name) for name in changed}
-    placing._alike = lambda self, child: set()  # type: ignore[method-assign]
+    placing._unchanged_words = lambda self, child: set()  # type: ignore[method-assign]
     placing._without_articles = (  # type: ignore[method-assign]
         lambda self, child, parent, start, end: (start, end)
     )
@@ -401,7 +401,8 @@ def tags(corpora: Path, count: int) -> None:
                 cases.append((source, word))
     cases = cases[:: max(1, len(cases) // count)][:count]
     segments = [(re.sub(rf"\b{word}\b", f"<b>{word}</b>", source),) for source, word in cases]
-    found = translate_segments(dragoman.load(), segments, Request(to="de", source_language="en"))
+    request = Request(to="de", source_language="en")
+    found = run_rounds(dragoman.load(), translation_rounds(segments), request)
     right = known = 0
     for (_, word), segment in zip(cases, found, strict=True):
         text = serialize(segment)

@@ -51,7 +51,7 @@ from dragoman.documents.inline import SentenceResult
 from dragoman.documents.protect import protect_texts
 from dragoman.documents.rounds import SentenceRequest, translation_rounds
 from dragoman.documents.segment import Segment, has_words
-from dragoman.documents.translate import translate_segments
+from dragoman.documents.translate import run_rounds
 from dragoman.errors import DragomanError
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -238,7 +238,9 @@ class Run:
             from dragoman.decode.request import Request
 
             translator, request = dragoman.load(), Request(to=TO, source_language="en")
-            self.translate = lambda segments: translate_segments(translator, segments, request)
+            self.translate = lambda segments: run_rounds(
+                translator, translation_rounds(segments), request
+            )
         self.results = (out / f"results.{number}.jsonl").open("w")
         signal.signal(signal.SIGVTALRM, _too_long)
 

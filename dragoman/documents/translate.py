@@ -1,4 +1,4 @@
-"""Documents through a translator: the rounds of `rounds.py` in the pipeline."""
+"""Run the rounds of a document (`rounds.py`) through a translator's pipeline."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -9,29 +9,11 @@ from dragoman.decode.query import Life, Steps, together
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
-from dragoman.documents.document import Document, QualityWarning
 from dragoman.documents.inline import SentenceResult
-from dragoman.documents.rounds import SentenceRequest, UniqueSegments, translation_rounds
-from dragoman.documents.segment import Segment
+from dragoman.documents.rounds import SentenceRequest
 from dragoman.text.detect import detect
 
 T = TypeVar("T")
-WINDOW = 500  # segments whose sentences are translated together
-
-
-def translate_segments(
-    translator: Translator,
-    segments: Sequence[Segment],
-    request: Request = Request(),
-    on_done: Callable[[int], None] = lambda count: None,
-    doubts: dict[Segment, QualityWarning] | None = None,
-) -> list[Segment]:
-    """All segments, some hundreds at a time; `on_done` hears how many more are done."""
-    repeated = UniqueSegments(segments)
-    for window in repeated.windows(WINDOW):
-        translated = run_rounds(translator, translation_rounds(window, doubts), request)
-        on_done(repeated.learn(window, translated))
-    return repeated.translated()
 
 
 def run_rounds(
@@ -40,7 +22,7 @@ def run_rounds(
     request: Request,
     on_round: Callable[[], None] = lambda: None,
 ) -> T:
-    """What rounds come to, by a translator that is waited for."""
+    """Run rounds to their end with a translator, and return their result."""
     request = translator.check(request)
     return translator.run(in_pipeline(translator.pipeline, rounds, request, on_round))
 
@@ -51,33 +33,33 @@ def in_pipeline(
     request: Request,
     on_round: Callable[[], None] = lambda: None,
 ) -> Life[T]:
-    """What rounds come to, as a life: their sentences go through the pipeline."""
+    """Run rounds as a coroutine of the pipeline, for callers that must not block."""
     steps = Steps(rounds)
     while not steps.is_done:
         on_round()
-        steps.send((yield from _translations(pipeline, steps.wants, request)))
+        steps.send((yield from _translate(pipeline, steps.wants, request)))
     return steps.result
 
 
-def _translations(
+def _translate(
     pipeline: Pipeline, sentences: Sequence[SentenceRequest], request: Request
 ) -> Life[list[SentenceResult]]:
-    """Links cost time, and on a GPU the faster search: only sentences with tags get them."""
-    answers: list[SentenceResult] = [SentenceResult("")] * len(sentences)
+    results: list[SentenceResult] = [SentenceResult("")] * len(sentences)
+    # Word links cost time, and on a GPU the faster search: only sentences with tags get them.
     kinds = [
         [row for row, sentence in enumerate(sentences) if sentence.linked is linked]
         for linked in (False, True)
     ]
     plain, linked = yield from together(
         [
-            pipeline.translate([sentences[row].text for row in rows], wanted)
-            for rows, wanted in zip(kinds, (request, pipeline.linking(request)), strict=True)
+            pipeline.translate([sentences[row].text for row in rows], own_request)
+            for rows, own_request in zip(kinds, (request, pipeline.linking(request)), strict=True)
         ]
     )
     for rows, translations in zip(kinds, (plain, linked), strict=True):
         for row, translation in zip(rows, translations, strict=True):
-            answers[row] = sentence_result(translation)
-    return answers
+            results[row] = sentence_result(translation)
+    return results
 
 
 def sentence_result(translation: Translation) -> SentenceResult:
@@ -85,23 +67,13 @@ def sentence_result(translation: Translation) -> SentenceResult:
 
 
 def with_target_language(translator: Translator, text: str, request: Request) -> Request:
-    """The request with the target language, which a line alone may not tell; `text`: a sample."""
+    """Return the request with a target language, chosen by the language of a sample of the text.
+
+    The choice is made once for a document: single lines may be too short to detect.
+    """
     languages, source = translator.codec.languages, request.source_language
     if request.to or not languages.tagged:
         return request
     if not source:
         source = detect(text, languages.sources)[0].language
     return replace(request, to=languages.default_target(source))
-
-
-def translate_document(
-    translator: Translator,
-    document: Document,
-    request: Request = Request(),
-    on_done: Callable[[int], None] = lambda count: None,
-) -> bytes:
-    """The file with its text translated."""
-    translated = translate_segments(
-        translator, document.segments, request, on_done, document.doubts
-    )
-    return document.write(translated)

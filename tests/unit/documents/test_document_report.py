@@ -52,14 +52,14 @@ def test_a_link_in_an_element_with_a_line_break_follows_its_words() -> None:
 
 def test_what_is_repeated_is_translated_once_and_alike() -> None:
     segments = [("A dog.",), ("A cat.",), ("A dog.",), ("A dog.",)]
-    repeated = UniqueSegments(segments)
+    unique = UniqueSegments(segments)
     asked, done = [], []
-    for window in repeated.windows(1):
+    for window in unique.windows(1):
         asked += window
-        done.append(repeated.learn(window, [(f"{window[0][0]} {len(asked)}",)]))
+        done.append(unique.add(window, [(f"{window[0][0]} {len(asked)}",)]))
     assert asked == [("A dog.",), ("A cat.",)]
     assert done == [3, 1]
-    assert repeated.translated() == [("A dog. 1",), ("A cat. 2",), ("A dog. 1",), ("A dog. 1",)]
+    assert unique.translated() == [("A dog. 1",), ("A cat. 2",), ("A dog. 1",), ("A dog. 1",)]
 
 
 def test_a_report_shows_what_is_doubtful_first_and_escapes_texts() -> None:
@@ -96,21 +96,24 @@ def test_a_report_tells_what_became_of_each_term() -> None:
 
 
 def test_the_rounds_tell_which_translations_are_doubtful() -> None:
-    doubts: dict = {}
+    warnings: dict = {}
     segments = [("Sure words.",), ("Unsure words.",)]
-    rounds = translation_rounds(segments, doubts)
+    rounds = translation_rounds(segments, warnings)
     asked = next(rounds)
     with pytest.raises(StopIteration):
         rounds.send(
             [SentenceResult("x", (), 0.9 if "Sure" in sentence.text else 0.2) for sentence in asked]
         )
-    assert doubts == {("Unsure words.",): QualityWarning("the model is unsure (20%)", 0.2)}
+    assert warnings == {("Unsure words.",): QualityWarning("the model is unsure (20%)", 0.2)}
 
 
 def test_the_least_sure_of_the_doubtful_texts_comes_first() -> None:
     segments = [("One.",), ("Two.",), ("Three.",)]
-    doubts = {("One.",): QualityWarning("unsure", 0.4), ("Three.",): QualityWarning("unsure", 0.1)}
-    report = report_of(Document(segments, lambda said: b"", doubts), [("A.",), ("B.",), ("C.",)])
+    warnings = {
+        ("One.",): QualityWarning("unsure", 0.4),
+        ("Three.",): QualityWarning("unsure", 0.1),
+    }
+    report = report_of(Document(segments, lambda said: b"", warnings), [("A.",), ("B.",), ("C.",)])
     page = report.as_page("a.md")
     assert page.index("Three.") < page.index("One.") < page.index("Two.")
 

@@ -386,7 +386,7 @@ def test_the_encoding_stays(encoding: str) -> None:
 def test_bytes_that_are_no_text_are_refused_with_their_place() -> None:
     with pytest.raises(DocumentError, match="not UTF-8: line 2 has the byte 0xff"):
         read("a.txt", b"one\ntwo \xff\n")
-    with pytest.raises(DocumentError, match="cannot be read as 'shift_jis'"):
+    with pytest.raises(DocumentError, match="cannot be decoded as 'shift_jis'"):
         read("a.txt", b"one\ntwo \xff\n", encoding="shift_jis")
     assert upper(read("a.properties", b"a=gr\xfc\n")) == b"a=GR\xdc\n"
 
