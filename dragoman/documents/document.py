@@ -229,8 +229,44 @@ def encode_text(text: str, encoding: str, escape: Callable[[str], str] | None) -
     return bytes(out)
 
 
+def keep_edges(original: str, write: Callable[[Segment], str]) -> Callable[[Segment], str]:
+    """Return a writer that keeps the white space at the ends of the original text."""
+    before = original[: len(original) - len(original.lstrip())]
+    after = original[len(original.rstrip()) :]
+    return lambda segment: before + write(segment).strip() + after
+
+
 def newline_of(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
+
+
+# Escapes that PO, Apple's strings, Java's properties and Android's strings have in common.
+_ESCAPE = re.compile(r"\\(?:[uU]([0-9A-Fa-f]{4})|(.))", re.S)
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def unescape(text: str) -> str:
+    r"""Resolve backslash escapes; an escaped character without a special meaning is itself.
+
+    >>> unescape(r"it\'s \u00e9 \ud83d\ude00") == "it's é 😀"
+    True
+    """
+
+    def meaning(escape: re.Match[str]) -> str:
+        return chr(int(escape[1], 16)) if escape[1] else _CONTROLS.get(escape[2], escape[2])
+
+    text = _ESCAPE.sub(meaning, text)
+    # Numbers are UTF-16 units: two of them make an emoji.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def escape(text: str, quotes: str = '"') -> str:
+    """Escape backslashes, quotes and control characters with backslashes."""
+    for character in ("\\", *quotes):
+        text = text.replace(character, f"\\{character}")
+    for letter in "ntr":
+        text = text.replace(_CONTROLS[letter], f"\\{letter}")
+    return text
 
 
 def character_reference(character: str) -> str:

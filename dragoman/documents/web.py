@@ -1,8 +1,8 @@
 """HTML, also inside EPUB and Markdown: blocks are segments, inline elements are codes.
 
-Python's own parser reads it, as forgiving as a browser; it tells where each tag stands, and only
-text and a few attributes are replaced. Nothing is translated in `script`, `style`, `pre`, `code`
-and the like, nor where `translate="no"` or class `notranslate` say so.
+Python's own parser reads it, as tolerant as a browser. Only text and a few attributes are replaced,
+at the offsets that the parser reports. Nothing is translated in `script`, `style`, `pre`, `code`
+and the like, nor where `translate="no"` or class `notranslate` forbid it.
 """
 
 import html
@@ -16,35 +16,29 @@ from dragoman.documents.document import (
     ReadOptions,
     Span,
     character_reference,
+    keep_edges,
     text_document,
 )
 from dragoman.documents.protect import VOID
-from dragoman.documents.segment import Code, Kind, Segment, has_words, normalize, serialize
+from dragoman.documents.segment import Code, Kind, has_words, normalize, word_set
+from dragoman.documents.xml_tree import write_attribute, xml_writer
 
-INLINE = frozenset(
-    [
-        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em"),
-        *("font", "i", "img", "ins", "label", "mark", "nobr", "q", "rp", "rt", "ruby", "s"),
-        *("small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr"),
-    ]
+INLINE = word_set(
+    "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark nobr q rp rt ruby "
+    "s small span strike strong sub sup time tt u wbr"
 )
-# One word of the sentence around it: never translated, and never taken out of its sentence.
-KEPT = frozenset(["code", "kbd", "samp", "var", "math", "svg"])
-SILENT = frozenset(
-    ["script", "style", "pre", "textarea", "noscript", "template", "object", "iframe", "canvas"]
-)
-BREAKS = frozenset(["br"])
-ATTRIBUTES = frozenset(["alt", "title", "placeholder", "aria-label", "summary", "label"])
+# Elements that are a word of the sentence around them, and never translated.
+KEPT = word_set("code kbd samp var math svg")
+# Elements whose content is never translated.
+SILENT = word_set("script style pre textarea noscript template object iframe canvas")
+BREAKS = word_set("br")
+ATTRIBUTES = word_set("alt title placeholder aria-label summary label")
 _CONTENT = ("description", "keywords", "og:title", "og:description", "twitter:title")
 _ROOT = re.compile(r"<html\s[^<>]*>", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)[\w-]+(["']?)""", re.IGNORECASE)
-MOST_ENDLESS_TAGS = 100  # what looks like a tag behind these is text
+MOST_ENDLESS_TAGS = 100  # tags without an end; after them, the rest of the file is text
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _ATTRIBUTE = re.compile(r"""(?<![^\s"'<>/=])([^\s"'<>/=]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""")
-
-
-def escape(text: str) -> str:
-    return html.escape(text, quote=False)
 
 
 def read(raw: bytes, options: ReadOptions) -> Document:
@@ -52,7 +46,7 @@ def read(raw: bytes, options: ReadOptions) -> Document:
 
 
 def name_language(text: str, language: str) -> str:
-    """A page whose root says that it is in this language, if it says which it is in.
+    """Set the language at the root of a page, if it states one.
 
     >>> name_language("<html class='a' lang='en-US'><p lang='fr'>", "de")
     "<html class='a' lang='de'><p lang='fr'>"
@@ -65,8 +59,8 @@ def name_language(text: str, language: str) -> str:
 
 
 def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
-    reader = _Reader(text)
-    # Behind the last ">" no tag ends, and the parser would look for the end of each.
+    reader = _PageReader(text)
+    # No tag ends after the last ">", but the parser would search for the end of each "<".
     last = text.rfind(">") + 1
     reader.feed(text[:last] + text[last:].replace("<", "\0"))
     reader.close()
@@ -74,23 +68,22 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
     yield from reader.spans
 
 
-class _Reader(HTMLParser):
-    """Collects what stands between two ends of blocks."""
+class _PageReader(HTMLParser):
+    """Collects the texts and codes of a block, and ends it as a segment."""
 
     def __init__(self, text: str):
         super().__init__(convert_charrefs=False)
         self.text = text
         self.spans: list[Span] = []
         self._line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
-        self._block: list[tuple[int, int, str | Code]] = []  # places in the text, and the items
+        self._block: list[tuple[int, int, str | Code]] = []  # offsets and items
         self._inner: list[Span] = []  # attributes of inline elements
-        # elements that keep their content: how deep we are in the outermost one, its name, where
-        # it begins
+        # The outermost element whose content is kept: its nesting depth, name and start.
         self._depth = 0
         self._silent = ""
         self._silent_start = 0
         self._kept = False
-        self._endless: dict[str, int] = {}  # where the first of a kind stands that has no end
+        self._endless: dict[str, int] = {}  # first offset of each kind without an end
         self._endless_tags = 0
 
     def parse_comment(self, i: int, report: bool = True) -> int:
@@ -100,17 +93,23 @@ class _Reader(HTMLParser):
         return self._ended(self.rawdata[i : i + 9], super().parse_marked_section, i)
 
     def _ended(self, kind: str, parse: Callable[[int], int], i: int) -> int:
-        """Where one ends; -1: nowhere, and then no later one of its kind does either."""
-        place = len(self.text) - len(self.rawdata) + i
-        if place >= self._endless.get(kind, len(self.text)):
+        """Return the end of a comment or section, or -1.
+
+        If one has no end, no later one of its kind has, so the rest of the file is searched only
+        once.
+        """
+        offset = len(self.text) - len(self.rawdata) + i
+        if offset >= self._endless.get(kind, len(self.text)):
             return -1
         end = parse(i)
         if end < 0:
-            self._endless[kind] = place
+            self._endless[kind] = offset
         return end
 
     def check_for_whole_start_tag(self, i: int) -> int:
-        """Quotation marks that do not close may run through all of the text, from each tag."""
+        """Limit the search for the ends of tags: unclosed quotes make each search run to the end of
+        the file.
+        """
         if self._endless_tags > MOST_ENDLESS_TAGS:
             return -1
         end = super().check_for_whole_start_tag(i)
@@ -127,9 +126,9 @@ class _Reader(HTMLParser):
         if self._silent:
             self._depth += tag == self._silent
             return
-        given = dict(attrs)
-        self._attributes(tag, given, raw, start)
-        refused = given.get("translate") == "no" or "notranslate" in (given.get("class") or "")
+        named = dict(attrs)
+        self._attributes(tag, named, raw, start)
+        refused = named.get("translate") == "no" or "notranslate" in (named.get("class") or "")
         if (refused or tag in SILENT or tag in KEPT) and tag not in VOID:
             self._silent, self._depth = tag, 1
             self._silent_start = start
@@ -207,14 +206,14 @@ class _Reader(HTMLParser):
             self._add(start, end, Code(self.text[start:end], Kind.MARK))
 
     def _add(self, start: int, end: int, item: str | Code) -> None:
-        # What the parser left out (a stray "<", say) must not be lost between two items.
+        # The parser skips text such as a stray "<", which must not be lost between two items.
         if self._block and self._block[-1][1] < start:
             last = self._block[-1][1]
             self._block.append((last, start, Code(self.text[last:start], Kind.MARK)))
         self._block.append((start, end, item))
 
     def end_block(self, at: int) -> None:
-        """What came since the last end is a segment, without the marks and breaks around it."""
+        """Make a segment of the items since the last end, without marks and breaks around it."""
         block, self._block = self._block, []
         inner, self._inner = self._inner, []
         first, last = 0, len(block)
@@ -229,52 +228,36 @@ class _Reader(HTMLParser):
             return
         start, end = block[0][0], block[-1][1]
         self.spans += [span for span in inner if not start <= span.start < end]
-        within = []
-        places = [place for place, _, _ in block]
+        in_codes = []
+        starts = [item_start for item_start, _, _ in block]
         for span in inner:
-            place, stop, item = block[max(0, bisect_right(places, span.start) - 1)]
-            if isinstance(item, Code) and place <= span.start < stop:
-                moved = span._replace(start=span.start - place, end=span.end - place)
-                within.append((item.raw, moved))
-        write = _write_like(self.text[start:end])
-        self.spans.append(Span(start, end, segment, write, tuple(within)))
+            item_start, item_end, item = block[max(0, bisect_right(starts, span.start) - 1)]
+            if isinstance(item, Code) and item_start <= span.start < item_end:
+                in_codes.append((item.raw, span.moved(-item_start)))
+        write = keep_edges(self.text[start:end], xml_writer())
+        self.spans.append(Span(start, end, segment, write, tuple(in_codes)))
 
-    def _attributes(self, tag: str, given: dict[str, str | None], raw: str, start: int) -> None:
-        """Attributes that people read."""
-        shown = set(ATTRIBUTES)
-        if tag == "meta" and (given.get("name") or given.get("property") or "") in _CONTENT:
-            shown.add("content")
-        if tag == "input" and given.get("type") in ("submit", "button", "reset"):
-            shown.add("value")
-        values = {found[1].lower(): found for found in _ATTRIBUTE.finditer(raw)}
-        for name, found in values.items():
-            if name not in shown:
+    def _attributes(self, tag: str, named: dict[str, str | None], raw: str, start: int) -> None:
+        """Find the attributes that are shown to readers."""
+        names = set(ATTRIBUTES)
+        if tag == "meta" and (named.get("name") or named.get("property") or "") in _CONTENT:
+            names.add("content")
+        if tag == "input" and named.get("type") in ("submit", "button", "reset"):
+            names.add("value")
+        values = {match[1].lower(): match for match in _ATTRIBUTE.finditer(raw)}
+        for name, match in values.items():
+            if name not in names:
                 continue
-            group = 3 if found[2] is None else 2
-            segment = (html.unescape(found[group]),)
-            place = found.span(group)
-            span = Span(start + place[0], start + place[1], segment, _written_attribute)
+            group = 3 if match[2] is None else 2
+            segment = (html.unescape(match[group]),)
+            value = match.span(group)
+            span = Span(start + value[0], start + value[1], segment, write_attribute)
             if has_words(segment):
                 (self._inner if tag in INLINE else self.spans).append(span)
 
 
-def _written_attribute(segment: Segment) -> str:
-    return serialize(segment, html.escape)
-
-
 def _is_outside(item: str | Code) -> bool:
-    """At the end of a block: no part of what is translated."""
+    """True for white space, marks and breaks, which are left out at the ends of a block."""
     if isinstance(item, str):
         return not item.strip()
     return item.kind in (Kind.MARK, Kind.BREAK)
-
-
-def _write_like(raw: str) -> Callable[[Segment], str]:
-    """White space at the ends as it was."""
-    before = raw[: len(raw) - len(raw.lstrip())]
-    after = raw[len(raw.rstrip()) :]
-
-    def write(segment: Segment) -> str:
-        return before + serialize(segment, escape).strip() + after
-
-    return write

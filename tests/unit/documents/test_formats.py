@@ -408,7 +408,7 @@ def test_a_letter_that_the_encoding_lacks_is_written_by_number_or_refused() -> N
     html = '<meta charset="iso-8859-1"><p>übung</p>'.encode("latin-1")
     document = read("a.html", html)
     assert b"&#322;" in document.write([("ł",)])
-    with pytest.raises(DocumentError, match="latin-1, which has no 'ł'"):
+    with pytest.raises(DocumentError, match="latin-1, lacks 'ł'"):
         read("a.txt", "übung".encode("latin-1"), encoding="latin-1").write([("ł",)])
 
 
@@ -484,11 +484,11 @@ def test_macros_are_left_alone() -> None:
         ("a.json", b"[" * 10_000, "nested too deeply|not JSON"),
         ("a.yaml", b"a: [", "not YAML"),
         ("a.yaml", b"[" * 10_000, "nested too deeply"),
-        ("a.xlf", b"<html/>", "no XLIFF"),
-        ("a.xml", b"<html/>", "no file of Android strings"),
+        ("a.xlf", b"<html/>", "not XLIFF"),
+        ("a.xml", b"<html/>", "not a file of Android strings"),
         ("a.txt", b"\0\xff\xff", "zero bytes"),
         ("a.csv", b'a\n"b"c\n', "row 2"),
-        ("a.ipynb", b"[]", "no notebook"),
+        ("a.ipynb", b"[]", "not a Jupyter notebook"),
     ],
 )
 def test_damaged_files_are_refused_in_one_line(name: str, raw: bytes, why: str) -> None:
