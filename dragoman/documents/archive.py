@@ -266,7 +266,7 @@ def _unpacked(
         *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
         *(NotImplementedError, ValueError),
     ) as error:
-        raise DocumentError(f"not such a document, or damaged ({error}).") from None
+        raise DocumentError(f"not a document of this format, or damaged ({error}).") from None
 
 
 def _too_large(most: int) -> DocumentError:

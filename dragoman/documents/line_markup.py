@@ -1,5 +1,6 @@
-"""What reStructuredText and AsciiDoc share: both are read line by line, and their inline markup is
-a list of rules."""
+"""The parts that reStructuredText and AsciiDoc share: a line-by-line reader, and inline markup as a
+list of rules.
+"""
 
 import re
 import unicodedata
@@ -7,14 +8,15 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from dragoman.documents.document import Span
+from dragoman.documents.document import Span, newline_of
 from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n|\Z)")
+_DEEPEST = 5  # levels of nested markup
 
 
 class Line(NamedTuple):
-    """A line without its end. What was read of it already, such as a bullet, is blanks."""
+    """A line without its end. Parts already read, such as a bullet, are replaced by blanks."""
 
     start: int
     text: str
@@ -31,8 +33,8 @@ class Line(NamedTuple):
     def end(self) -> int:
         return self.start + len(self.text.rstrip())
 
-    def behind(self, length: int) -> "Line":
-        """What follows so many characters of its core."""
+    def after(self, length: int) -> "Line":
+        """Return the line without the first `length` characters of its core."""
         blank = self.indent + length
         return self._replace(text=" " * blank + self.text[blank:])
 
@@ -42,8 +44,10 @@ def split_lines(text: str) -> list[Line]:
 
 
 class Rule(NamedTuple):
-    """Inline markup. With `close` it encloses text, which may hold more markup; else it is a
-    code of its kind."""
+    """A kind of inline markup.
+
+    With `close` it encloses text, which may contain more markup; else it is a code of its kind.
+    """
 
     pattern: str
     kind: Kind = Kind.WORD
@@ -52,7 +56,10 @@ class Rule(NamedTuple):
 
 
 class Markup:
+    """Inline markup as one regular expression of all rules."""
+
     def __init__(self, *rules: Rule):
+        # Group o3 is the opening of rule 3, i3 its content and c3 its closing.
         self._pattern = re.compile(
             "|".join(
                 f"(?P<o{n}>{rule.pattern})"
@@ -73,9 +80,10 @@ class Markup:
             if not rule.close:
                 yield Code(match[0], rule.kind)
                 continue
+            # Markup inside markup is rare; the limit keeps hostile files linear.
             inner = match[f"i{number}"]
             yield Code(match[f"o{number}"], Kind.OPEN, number)
-            yield from self.items(inner, depth + 1) if depth < 5 else [inner]
+            yield from self.items(inner, depth + 1) if depth < _DEEPEST else [inner]
             yield Code(match[f"c{number}"], Kind.CLOSE, number)
         yield unwrap(content[at:])
 
@@ -86,32 +94,37 @@ class Markup:
 
 
 def unwrap(text: str) -> str:
+    """Join lines with blanks."""
+    # Without the lookbehind and the possessive groups, a long row of blanks takes quadratic time.
     return re.sub(r"(?:(?<![ \t])[ \t]++)?+\r?\n[ \t]*+", " ", text)
 
 
 def display_width(text: str) -> int:
-    """In columns of a terminal, as underlines are measured.
+    """Return the width in columns of a terminal, by which underlines are measured.
 
     >>> display_width("ab"), display_width("\u72ac")
     (2, 2)
     """
-    shown = [c for c in text if not unicodedata.combining(c)]
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)
+    characters = [c for c in text if not unicodedata.combining(c)]
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in characters)
 
 
 def title_span(text: str, line: Line, rules: list[Line], markup: Markup, before: str = "") -> Span:
-    """A title with its underline, and with its overline, if it has one: both grow with it."""
-    newline = "\r\n" if "\r\n" in text else "\n"
+    """Return the span of a title with its underline, and its overline if it has one; both change
+    their length with it.
+    """
+    newline = newline_of(text)
     over, under = rules[0], rules[-1]
     start = min(over.start, line.start + line.indent)
-    sample = under.core[0]
-    longer = len(under.core) > display_width(line.core)
+    character = under.core[0]
+    # A rule longer than its title, as some styles have it, keeps at least its length.
+    is_longer = len(under.core) > display_width(line.core)
 
     def write(segment: Segment) -> str:
         title = serialize(segment)
-        size = max(display_width(title) + line.indent, len(under.core) if longer else 0)
-        lines = [" " * line.indent + title, sample * size]
-        return before + newline.join([sample * size, *lines] if len(rules) > 1 else lines)
+        size = max(display_width(title) + line.indent, len(under.core) if is_longer else 0)
+        lines = [" " * line.indent + title, character * size]
+        return before + newline.join([character * size, *lines] if len(rules) > 1 else lines)
 
     first = line.start + line.indent
     segment = normalize(markup.items(text[first : line.end]))
@@ -119,12 +132,12 @@ def title_span(text: str, line: Line, rules: list[Line], markup: Markup, before:
 
 
 def block_end(lines: list[Line], at: int) -> int:
-    """The number of the next empty line."""
+    """Return the index of the next empty line."""
     return at + sum(1 for _ in takewhile(lambda line: line.core, lines[at:]))
 
 
 def deeper_end(lines: list[Line], at: int, indent: int) -> int:
-    """Behind the lines from here that are empty or stand further in."""
+    """Return the index after the lines that are empty or indented more than `indent`."""
     while at < len(lines) and (not lines[at].core or lines[at].indent > indent):
         at += 1
     return at

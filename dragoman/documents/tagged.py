@@ -1,4 +1,4 @@
-"""A text with any tags in it, as one segment."""
+"""Text with arbitrary tags, as one segment."""
 
 import re
 
@@ -7,7 +7,7 @@ from dragoman.documents.segment import Code, normalize, serialize
 
 
 def read(raw: bytes, options: ReadOptions) -> Document:
-    """What stands in elements that `options.ignored` names is kept as it is."""
+    """Read a text; the content of elements that `options.ignored` names is kept."""
     text = raw.decode()
     names = "|".join(map(re.escape, options.ignored))
     kept = re.compile(rf"(<(?:{names})(?:\s[^<>]*)?>[^<>]*</(?:{names})>)") if names else None

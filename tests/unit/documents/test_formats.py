@@ -245,7 +245,7 @@ def test_every_ending_has_one_format_and_every_format_a_test() -> None:
     other |= {"ass", "rtf", "eml", "doc", "pdf", "arb"}
     assert {"ods", "odp"} | other == set(BY_NAME) - tested
     assert len(BY_ENDING) == sum(len(format_.endings) for format_ in BY_NAME.values())
-    with pytest.raises(DocumentError, match=r"a\.exe is of no format .* \.docx"):
+    with pytest.raises(DocumentError, match=r"a\.exe has no supported format.* \.docx"):
         format_of("a.exe")
 
 
