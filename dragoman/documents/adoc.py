@@ -1,6 +1,6 @@
 """AsciiDoc, as asciidoctor reads it.
 
-Attributes, macros, the document's header and listings are left unchanged. A paragraph becomes one
+Attributes, macros, the document's header and listings stay unchanged. A paragraph becomes one
 line, and a title's underline gets its length.
 """
 
@@ -39,7 +39,7 @@ _VERBATIM = re.compile(r"(?:-{4,}+|\.{4,}+|\+{4,}+|/{4,}+|`{3,}+\w*+|```[\w,+-]+
 # The fence of a block with ordinary content, a list continuation, a rule or a page break.
 _FENCE = re.compile(r"(?:={4,}+|\*{4,}+|_{4,}+|--|\+|'''|<<<)$")
 _TABLE = re.compile(r"[|,:!]={3,}+$")
-# Lines that are left unchanged: comments, attributes, block macros, anchors.
+# Lines that stay unchanged: comments, attributes, block macros, anchors.
 _KEPT = re.compile(r"//|:!?[\w-]++!?:(?:\s|$)|\w++::[^\[\]\s]*+\[|\[\[.++\]\]$")
 _ATTRIBUTES = re.compile(r"\[[^\]\n]*+\]$|\[\[[^\]\n]*+\]\]$")
 # Attributes that make the next block or paragraph verbatim.

@@ -171,7 +171,7 @@ def _read(
         segments += inside
     names = {info.filename for info in infos}
     if not texts and OPEN_PACKAGING not in names:  # a presentation may have no slides
-        raise DocumentError("it has none of the files that make up such a document.")
+        raise DocumentError("it lacks the files that make up such a document.")
 
     def write(translated: Sequence[Segment]) -> bytes:
         remaining = iter(translated)

@@ -146,7 +146,7 @@ def _size(line: Any) -> float:
 
 
 def _continues(before: Any, line: Any, body_size: float) -> bool:
-    """True if a line belongs to the paragraph of the one before: it is close and of the same size,
+    """True if a line belongs to the paragraph of the one before: it is close, with letters of the same size,
     and the one before is not a short last line.
     """
     size = _size(line)

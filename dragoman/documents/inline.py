@@ -1,7 +1,7 @@
 """Mask a segment's codes for the model, and restore them in the translation.
 
-The model takes plain text: tags are left out, and a stand-in word replaces each placeholder. In the
-translation, a stand-in that occurs exactly once becomes its placeholder again. Tags are placed by
+The model takes plain text: tags are dropped, and a mask, which is a word, replaces each placeholder. In the
+translation, a mask that occurs exactly once becomes its placeholder again. Tags are placed by
 word links: an element encloses the run of target words that is linked most purely to its source
 words. Elements come out nested and complete by construction. If a placeholder would be lost,
 doubled or moved to another element, there is no result, and the caller tries something else.
@@ -23,7 +23,7 @@ _PARTS = re.compile(r"\w+")
 _PUNCTUATION = "\"'„“”‚‘’«»‹›()[]{}.,;:!?…–—-"
 DEEPEST = 50  # levels of nested elements
 # Weights of the evidence that a target word belongs to an element; a link of a content word has 1.
-_SURE = 1000.0  # a stand-in outweighs any number of links
+_SURE = 1000.0  # a mask outweighs any number of links
 _SAME = 3.0  # a word that occurs unchanged in source and translation
 _SMALL = 0.25  # an article or preposition: attention links these nearly at random
 _ARTICLES = word_set(
@@ -59,7 +59,7 @@ class _Node:
     end: int = 0
     children: list["_Node"] = field(default_factory=list)
     marks: list[tuple[Code, int]] = field(default_factory=list)
-    placeholders: list[tuple[Code, str]] = field(default_factory=list)  # with their stand-ins
+    placeholders: list[tuple[Code, str]] = field(default_factory=list)  # with their masks
     first: int = 0  # range of enclosed target words
     last: int = 0
     span: tuple[int, int] = (0, 0)
@@ -94,7 +94,7 @@ class MaskedSegment:
                 node.closing, node.end = item, len(self.text)
                 node, depth = node.parent, depth - 1
             elif item.kind is Kind.WORD:
-                # A stand-in that occurs in the text could not be found again.
+                # A mask that occurs in the text could not be found again.
                 while (stand_in := stand_ins(number)) in whole:
                     number += 1
                 number += 1
@@ -185,7 +185,7 @@ class _TagPlacer:
             node.marks = self._marks(node)
 
     def _enclose(self, child: _Node, parent: _Node, taken: set[int]) -> None:
-        """Choose the target words of an element among those of its parent that are not taken."""
+        """Choose the target words of an element among the free ones of its parent."""
         own = self._words_in(child.start, child.end)
         inside = {name for node in child.subtree() for _, name in node.placeholders}
         unchanged = self._unchanged_words(child)
@@ -214,7 +214,7 @@ class _TagPlacer:
     def _weight(self, word: int) -> float:
         """Return how much the link of a target word counts.
 
-        Punctuation alone, such as a dash, counts nothing: it is linked to an arbitrary word.
+        Punctuation such as a dash counts nothing: it is linked to an arbitrary word.
         """
         bare = self._bare(word)
         return _SMALL if bare in _SMALL_WORDS else float(bool(bare))
@@ -322,7 +322,7 @@ class _TagPlacer:
         return placed
 
     def _position(self, offset: int, node: _Node) -> int:
-        """Return the offset before the translation of the next source word, or after that of the
+        """Return the offset before the translation of the next source word, or after the translation of the
         last one.
         """
         own = range(node.first, node.last)
@@ -378,7 +378,7 @@ def _rendered(
     items: list[str | Code] = []
     at = begin
     for start, stop, inside in sorted(pieces, key=lambda piece: piece[:2]):
-        if start < at or stop > end:  # overlaps another element, or lies outside of this one
+        if start < at or stop > end:  # overlaps another element, or leaves this one
             return None
         items += [target[at:start], *inside]
         at = stop

@@ -1,6 +1,6 @@
 """Markdown: markdown-it finds the blocks, patterns the inline markup.
 
-Front matter, code, link targets and HTML tags are left unchanged. A paragraph that is wrapped over
+Front matter, code, link targets and HTML tags stay unchanged. A paragraph that is wrapped over
 several lines becomes one line.
 """
 

@@ -208,7 +208,7 @@ def _scalar(raw: str, value: str, style: str | None, start: int, end: int) -> Sp
 
 
 def _block(raw: str, text: str, style: str) -> str:
-    """Write a block scalar; in a folded one (>), an empty line stands for a line break."""
+    """Write a block scalar; in a folded one (>), an empty line means a line break."""
     head, _, rest = raw.partition("\n")
     body = rest.rstrip()
     blank = re.match(r"[\r\n]*([ \t]*)", body)
@@ -233,7 +233,7 @@ _TOML_TOKEN = re.compile(
 
 
 def toml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
-    """Find every string that is a value: after an equals sign, alone or in a list."""
+    """Find every string that is a value: after an equals sign, by itself or in a list."""
     offset = len(text) - len(text.removeprefix("\ufeff"))
     try:
         tomllib.loads(text[offset:])

@@ -1,7 +1,7 @@
 """Translate segments in a few rounds.
 
-First every sentence is translated whole, with stand-ins for placeholders. If a code did not come
-through, other stand-ins are tried. The remaining segments are translated piece by piece, each text
+First every sentence is translated whole, with masks for placeholders. If a code did not come
+through, other masks are tried. The remaining segments are translated piece by piece, each text
 between two codes by itself: nothing can be lost there, because the codes never leave the file.
 
 The rounds are a generator that yields sentences and is sent their translations (`translate.py`).
@@ -162,7 +162,7 @@ def _piecewise(segments: Sequence[Segment]) -> Rounds:
 def _core(text: str) -> tuple[str, str, str]:
     """Split a text between two codes into an edge, the part to translate, and an edge.
 
-    Punctuation at the beginning belongs to the words before the code: alone, it would confuse the
+    Punctuation at the beginning belongs to the words before the code: by itself, it would confuse the
     translator.
     """
     end = _PUNCTUATION.match(text).end()  # type: ignore[union-attr]

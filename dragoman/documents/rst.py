@@ -1,6 +1,6 @@
 """reStructuredText, as docutils and Sphinx read it.
 
-Literal blocks, comments, targets, field names and options are left unchanged, and so is the content
+Literal blocks, comments, targets, field names and options stay unchanged, as does the content
 of directives that are not known to contain prose. A paragraph becomes one line, a title's underline
 gets its length, and a table's columns get the width that they need.
 """
@@ -321,7 +321,7 @@ def _write(segment: Segment) -> str:
 
 
 def _hanging(before: str, indent: int) -> Callable[[Segment], str]:
-    """Return a writer of two lines, the first as long as it was."""
+    """Return a writer of two lines, the first as long as before."""
     newline = newline_of(before) + " " * indent
     blanks = re.compile(r"(?<!\\) ")
 

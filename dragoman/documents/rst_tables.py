@@ -1,7 +1,7 @@
 """Tables of reStructuredText that are drawn with rules: grid tables and simple tables.
 
 A table is one segment, with breaks between its cells; it is drawn again around its translation.
-Tables with cells that span others, or that contain more than a paragraph, are left unchanged.
+Tables with cells that span others, or that contain more than a paragraph, stay unchanged.
 """
 
 import re

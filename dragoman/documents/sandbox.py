@@ -79,7 +79,7 @@ GENEROUS_LIMITS = ReaderLimits(2**31, 20, 600, 3600.0, bytes_a_second=500)
 
 
 class FileSummary(NamedTuple):
-    """What is known about a file after reading it."""
+    """The size of a file that was read, and a sample of its text."""
 
     segments: int
     characters: int

@@ -108,7 +108,7 @@ def _mark(item: str | Code) -> str | Code:
 
 
 def serialize(segment: Segment, escape: Callable[[str], str] = str) -> str:
-    """Return a segment as it is written in a file; `escape` is the format's way to write text."""
+    """Return a segment as text of a file; `escape` is the format's way to write text."""
     return "".join(
         escape(item) if isinstance(item, str) else escape(item.raw) if item.in_text else item.raw
         for item in segment

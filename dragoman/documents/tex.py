@@ -110,7 +110,7 @@ class _TexReader:
                 self._inside(match.end(), close)
 
     def _closing(self, at: int) -> int:
-        """Return the end of a brace or bracket; the length of the text if there is none nearby."""
+        """Return the end of a brace or bracket; the length of the text if it is too far away."""
         close = self._closings.get(at, len(self.text))
         return close if close - at <= _LONGEST_ARGUMENT else len(self.text)
 
