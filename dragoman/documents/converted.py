@@ -146,8 +146,8 @@ def _size(line: Any) -> float:
 
 
 def _continues(before: Any, line: Any, body_size: float) -> bool:
-    """True if a line belongs to the paragraph of the one before: it is close, with letters of the same size,
-    and the one before is not a short last line.
+    """True if a line continues the paragraph of the previous line: it is close and has letters of
+    the same size, and the previous line is not a short last line.
     """
     size = _size(line)
     near = line["top"] - before["bottom"] < 0.7 * size and line["top"] >= before["top"]

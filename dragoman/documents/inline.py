@@ -1,10 +1,10 @@
 """Mask a segment's codes for the model, and restore them in the translation.
 
-The model takes plain text: tags are dropped, and a mask, which is a word, replaces each placeholder. In the
-translation, a mask that occurs exactly once becomes its placeholder again. Tags are placed by
-word links: an element encloses the run of target words that is linked most purely to its source
-words. Elements come out nested and complete by construction. If a placeholder would be lost,
-doubled or moved to another element, there is no result, and the caller tries something else.
+The model takes plain text: tags are dropped, and a mask, which is a word, replaces each
+placeholder. In the translation, a mask that occurs exactly once becomes its placeholder again. Tags
+are placed by word links: an element encloses the run of target words that is linked most purely to
+its source words. Elements come out nested and complete by construction. If a placeholder would be
+lost, doubled or moved to another element, there is no result, and the caller tries something else.
 """
 
 import re
@@ -322,8 +322,8 @@ class _TagPlacer:
         return placed
 
     def _position(self, offset: int, node: _Node) -> int:
-        """Return the offset before the translation of the next source word, or after the translation of the
-        last one.
+        """Return the offset before the translation of the next source word, or after the
+        translation of the previous word.
         """
         own = range(node.first, node.last)
         words = [

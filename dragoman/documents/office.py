@@ -98,7 +98,7 @@ def _cached(parent: Element, is_text: bool = False) -> Iterator[Element]:
 
 
 def excel_spans(text: str) -> Iterator[Span]:
-    """Find shared and inline strings; numbers, formulas and names are left out.
+    """Find shared and inline strings; numbers, formulas and names are skipped.
 
     Excel writes no prefixes, other programs write `x:`.
     """

@@ -162,8 +162,8 @@ def _piecewise(segments: Sequence[Segment]) -> Rounds:
 def _core(text: str) -> tuple[str, str, str]:
     """Split a text between two codes into an edge, the part to translate, and an edge.
 
-    Punctuation at the beginning belongs to the words before the code: by itself, it would confuse the
-    translator.
+    Punctuation at the beginning belongs to the words before the code: by itself, it would confuse
+    the translator.
     """
     end = _PUNCTUATION.match(text).end()  # type: ignore[union-attr]
     before, core, after = edges(text[end:])

@@ -1,8 +1,8 @@
 r"""Rich Text Format: paragraphs, with groups and control words as codes.
 
-Fonts, styles, pictures, instructions of fields and every destination marked `\*` are left
-unchanged. Letters outside ASCII are read in the code page of their font, and written by number,
-which every reader understands.
+Fonts, styles, pictures, instructions of fields and every destination marked `\*` stay unchanged.
+Letters outside ASCII are read in the code page of their font, and written by number, which every
+reader understands.
 """
 
 import re

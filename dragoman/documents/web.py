@@ -257,7 +257,7 @@ class _PageReader(HTMLParser):
 
 
 def _is_outside(item: str | Code) -> bool:
-    """True for white space, marks and breaks, which are left out at the ends of a block."""
+    """True for white space, marks and breaks, which are dropped at the ends of a block."""
     if isinstance(item, str):
         return not item.strip()
     return item.kind in (Kind.MARK, Kind.BREAK)
