@@ -25,9 +25,9 @@ class Gate:
 
     @classmethod
     def of(cls, adapter: Mapping[str, np.ndarray], pieces: int) -> "Gate | None":
-        """Read the gate of an adapter for a source vocabulary of this size.
+        """Return the gate of an adapter for a source vocabulary of this size.
 
-        None if the adapter is for all sentences.
+        None means that the adapter is for all sentences.
         """
         votes = adapter.get(GATE)
         if votes is None:

@@ -91,6 +91,7 @@ def _small_pairs(matrix: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np
     small, larger = np.empty_like(matrix), np.empty_like(scales)
     for first in range(0, len(matrix), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
+        # In 16 bits, because the sum of two bytes does not fit into 8.
         numbers = matrix[rows].astype(np.int16) - ZERO
         paired = numbers[:, : numbers.shape[1] // 2 * 2]
         largest = np.abs(paired[:, ::2] + paired[:, 1::2]).max(axis=1, initial=0)

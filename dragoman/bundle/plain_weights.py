@@ -24,6 +24,7 @@ def plain_weights(
     `source` and `target` are vocabulary sizes; `shared` says that they are one vocabulary.
     """
     width, tied = config.d_model, config.share_embeddings
+    # A shared vocabulary shares one matrix; else the output shares the target's embeddings.
     if tied == "auto":
         tied = "all" if shared else "target"
     yield "source_embedding.words.weight", (source, width)
@@ -79,7 +80,7 @@ def check_plain_weights(
     None may be missing, unknown, misshapen or of another type.
     """
     known = set()
-    # stops at the first missing weight, so absurd settings cost no time
+    # Stop at the first missing weight, so absurd settings cost no time.
     for name, shape in plain_weights(config, source, target, shared):
         if name not in weights:
             raise BundleError(f"weight {name} is missing.")

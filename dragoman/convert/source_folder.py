@@ -1,7 +1,7 @@
-"""A folder that another system's user made: anybody may have written it.
+"""Read the untrusted folder of another system.
 
-Files are read whole, up to a limit; pipes, devices and links that lead out of the folder are
-refused. Only links into a Hugging Face cache are followed.
+Files are read whole, up to a limit. Pipes, devices and links that lead out of the folder are
+refused, except links into a Hugging Face cache.
 """
 
 import os
@@ -20,6 +20,8 @@ from dragoman.text.codec import Codec
 
 
 class SourceFolder:
+    """A folder of another system's model, and the checks of what is read from it."""
+
     def __init__(self, path: Path):
         self.path = path
         if not path.is_dir():
@@ -29,7 +31,7 @@ class SourceFolder:
         return (self.path / name).exists()
 
     def first(self, *names: str) -> str | None:
-        """The first of these files that is there."""
+        """Return the first of these files that exists."""
         return next((name for name in names if self.has(name)), None)
 
     def read(self, name: str, limit: int = LARGEST_VOCABULARY) -> bytes:
@@ -42,7 +44,7 @@ class SourceFolder:
             raise ConversionError(f"{path}: {error.strerror}.") from None
 
     def read_weights(self, name: str) -> bytes:
-        """A file of weights: as large as leaves room for a copy in memory."""
+        """Read a file of weights, which may take half of the memory: a copy must fit, too."""
         return self.read(name, memory_bytes() // 2)
 
     def read_json(self, name: str) -> dict[str, Any]:
@@ -52,14 +54,14 @@ class SourceFolder:
             raise ConversionError(f"{self.path / name} cannot be read ({error}).") from None
 
     def settings(self, *names: str) -> dict[str, Any]:
-        """What several JSON files say, as far as they are there; the later ones win."""
-        told = dict[str, Any]()
+        """Merge several JSON files, as far as they exist; later ones win."""
+        settings = dict[str, Any]()
         for name in names:
-            told |= self.read_json(name) if self.has(name) else {}
-        return told
+            settings |= self.read_json(name) if self.has(name) else {}
+        return settings
 
     def of_shape(self, name: str, array: np.ndarray | None, shape: Shape) -> np.ndarray:
-        """A weight in float32, if it has the shape that the settings call for."""
+        """Return a weight in float32; raise a ConversionError unless it has the expected shape."""
         if array is None:
             raise ConversionError(f"{self.path}: weight {name} is missing.")
         if array.shape != shape:
@@ -71,7 +73,7 @@ class SourceFolder:
     def converted(
         self, system: str, config: Config, codec: Codec, weights: Mapping[str, np.ndarray]
     ) -> Bundle:
-        """The bundle of what was read, if weights, pieces and settings fit together."""
+        """Return the bundle, if weights, pieces and settings fit together."""
         codec.check_tags()
         sides = len(codec.source), len(codec.target)
         check_plain_weights(weights, config.model, *sides, codec.shared)
@@ -85,8 +87,9 @@ class SourceFolder:
 
 
 def _in_cache(path: Path, folder: Path) -> bool:
-    """Whether a link leads to where Hugging Face's cache keeps files: MODEL/snapshots/REVISION/x ->
-    MODEL/blobs/y."""
+    """True if a link leads to a blob of Hugging Face's cache: MODEL/snapshots/REVISION/x to
+    MODEL/blobs/y.
+    """
     revisions = Path(os.path.realpath(folder)).parent
     target = Path(os.path.realpath(path))
     return revisions.name == "snapshots" and target.parent == revisions.parent / "blobs"

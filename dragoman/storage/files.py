@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, TextIO
 
 from dragoman.errors import RunError
 
+# /dev/stdout is a link on some systems and a device on others: name the descriptor.
 _OPEN_FILES = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 _OPEN_FILE = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
@@ -75,14 +76,14 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     # write.
     aside = final.with_name(f"{final.name[:50]}.{secrets.token_hex(8)}.partial")
     mode = 0o666 if before is None else 0o600  # keep a private file private while it is written
-    ours = True
+    created = True
     # Everything is inside `try`, so that a signal right after the file's creation still removes
     # it.
     try:
         try:
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         except FileExistsError:
-            ours = False
+            created = False
             raise
         with open(descriptor, "wb") as file:
             if before is not None and hasattr(os, "fchown"):  # not on Windows
@@ -92,7 +93,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             os.fsync(descriptor)
         aside.replace(final)
     finally:
-        if ours:
+        if created:
             aside.unlink(missing_ok=True)
     sync_folder(final.parent)
 
@@ -115,7 +116,7 @@ def _opened_straight(path: str, there: os.stat_result | None) -> int | None:
         return os.dup(int(open_file[1]))
     if there is None or stat.S_ISREG(there.st_mode):
         return None
-    # without O_CREAT: a device removed just now must not become a file
+    # Without O_CREAT: a device that was just removed must not become a file.
     return os.open(path, os.O_WRONLY)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 DEEPEST = 50  # levels of nesting
-# per line: Python's TOML parser takes quadratic time on keys such as a.b.c...
+# Per line: Python's TOML parser takes quadratic time on keys such as a.b.c...
 _MOST_DOTS = 100
 
 

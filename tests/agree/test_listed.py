@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+from for_cpu import language_lists
 
 import dragoman as package
 from dragoman.bundle.folder import SHORTLIST, Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig
-from dragoman.convert.learn_shortlist import Links, ShortlistCorpus, language_lists, learn_shortlist
+from dragoman.convert.learn_shortlist import Links, ShortlistCorpus, learn_shortlist
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search

@@ -129,7 +129,7 @@ def test_what_the_hub_has_not_is_said_in_one_line(hub: Hub, dragoman, tmp_path: 
     for name in ("Helsinki-NLP/opus-mt-xx-yy", "nobody/nothing"):
         answer = dragoman("translate", "--model", name, "eins")
         assert (answer.code, answer.err.count("\n")) == (1, 1), answer.err
-        assert f"{name} is no folder here, and the hub does not give config.json" in answer.err
+        assert f"{name} is not a local folder, and the hub did not send config.json" in answer.err
     (tmp_path / "runs").mkdir()
     asked = len(hub.asked)
     assert "no such model folder" in dragoman("translate", "--model", "runs/demo", "eins").err

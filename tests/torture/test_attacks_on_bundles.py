@@ -271,7 +271,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         "cannot be read",
     ),
     "files are pairs": (json_entries("manifest.json", files=[[1, 2], ["a", 3]]), "cannot be read"),
-    "files are numbers": (listed_as("card.json", 3), "neither size nor hash"),
+    "files are numbers": (listed_as("card.json", 3), "lacks the size or hash"),
     "a size is infinite": (
         listed_as("card.json", {"size": float("inf"), "sha256": ""}),
         "its manifest says inf",
