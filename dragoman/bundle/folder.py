@@ -54,7 +54,8 @@ from dragoman.text.shortlist import Shortlist
 
 _FORMAT = 1
 MANIFEST, _CONFIG, CARD = "manifest.json", "config.toml", "card.json"
-_OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}  # of versions that stored graphs
+# Listed by bundles of versions that stored graphs; ignored.
+_OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}
 # The first of these that a model has is its output matrix.
 OUTPUT_MATRICES = (
     "output.weight",
@@ -143,6 +144,7 @@ def model_folders(
     languages. If no source language is given, it is detected from the text.
     """
     named = [_folder(part) for part in str(model).split(",") if part]
+    # One folder may contain a model for each language pair.
     models = models_in(Path(named[0])) if len(named) == 1 else []
     if named and not models:
         return named
@@ -328,6 +330,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if engine not in ("auto", ONNX):
         raise BundleError(f"{path} names the engine {engine!r}; only {ONNX!r} is possible.")
+    # Graphs in a bundle meant that it was made for the ONNX engine.
     if _OLD_GRAPHS & files.keys():
         engine = ONNX
     if unknown := sorted(files.keys() - _KNOWN_FILES - _OLD_GRAPHS):
@@ -347,11 +350,13 @@ def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
     except (KeyError, TypeError):
         raise BundleError(f"{MANIFEST} lacks the size or hash of {path.name}.") from None
     try:
+        # Checked first: a wrong size is the most common damage, and costs nothing to find.
         actual = path.stat().st_size
         if actual != size:
             raise BundleError(
                 f"{path.name} has {actual:,} bytes, its manifest says {size}: the file is damaged."
             )
+        # The weights may have been read and hashed during the imports.
         content = take_prefetched(path)
         if content is None or len(content.raw) > limit:
             raw = read_regular(path, limit)
@@ -376,6 +381,7 @@ def _most_weights(config: Config, codec: Codec) -> int:
     """Return the largest possible size of the weights in bytes: what the settings call for, and
     half of the memory, so that a copy fits.
     """
+    # Only of a plain Transformer the sizes follow from the settings without torch.
     if beyond_plain(config.model, in_graphs=True):
         return memory_bytes() // 2
     shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)

@@ -43,4 +43,5 @@ class Gate:
         >>> gate([0, 1]), gate([0, 1, 1, 1]), gate([0, 0, 2])
         (True, False, False)
         """
+        # A sum in float32 could depend on the order of the pieces.
         return bool(self.votes[np.asarray(source)].sum(dtype=np.float64) > 0)

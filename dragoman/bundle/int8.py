@@ -33,6 +33,7 @@ def quantize_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     [[192, 1]]
     """
     largest = np.abs(matrix).max(axis=1)
+    # A row of zeros would have the scale 0; any other works.
     scales = np.where(largest > 0, largest, 1) / 127
     return (np.rint(matrix / scales[:, None]) + ZERO).astype(np.uint8), scales.astype(np.float32)
 
@@ -64,6 +65,7 @@ def signed(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     [[64, -127]]
     """
     return {
+        # XOR with 128 flips the sign bit, which subtracts 128 modulo 256.
         name: (array ^ np.uint8(ZERO)).view(np.int8) if array.dtype == np.uint8 else array
         for name, array in stored.items()
     }

@@ -25,6 +25,7 @@ def adapted(
     result = dict(weights)
     for name, (up, down) in factors(weights, adapter).items():
         change = up.astype(np.float32) @ down.astype(np.float32)
+        # An int8 matrix is changed in float and quantized again with new scales.
         if name + SCALES in weights:
             stored = {key: weights[key] for key in (name, name + SCALES)}
             changed = dequantize(stored)[name] + change
@@ -53,6 +54,7 @@ def factors(
             )
         if up.dtype.kind != "f" or down.dtype.kind != "f":
             raise BundleError(f"the adapter's {name} is stored as {up.dtype}, not in floats.")
+        # NaN or infinity would spread to every output.
         if not (np.isfinite(up).all() and np.isfinite(down).all()):
             raise BundleError(f"the adapter's {name} holds numbers that are not finite.")
         pairs[name] = up, down

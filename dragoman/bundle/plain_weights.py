@@ -55,6 +55,7 @@ def _layer(config: ModelConfig, name: str, attentions: list[str]) -> Iterator[tu
             and "cross" in attentions
             and config.decoder_self_attention == "ssru"
         ):
+            # The SSRU has no output projection, and its value no bias.
             yield f"{name}.recurrence.value.weight", (width, width)
             yield from _affine(f"{name}.recurrence.forget", (width, width))
             continue
@@ -106,6 +107,7 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> np.ndarray:
 
     PE(pos, 2i) = sin(pos / base^(2i/D)), PE(pos, 2i+1) = cos(the same).
     """
+    # Features 2i and 2i + 1 share a frequency.
     angles = np.arange(length)[:, None] / base ** (np.arange(0, width, 2) / width)  # (length, D/2)
     return (
         np.stack([np.sin(angles), np.cos(angles)], axis=-1)

@@ -23,6 +23,7 @@ _RECORDS = "buckets/main/collections/translations-models/records"
 _SECONDS = 30
 _LARGEST_LIST = 20 * 2**20  # bytes
 _LARGEST_FILE = 2**30
+# One vocabulary for both languages, or one for each.
 _VOCABULARIES = ({"vocab"}, {"srcvocab", "trgvocab"})
 
 
@@ -106,6 +107,7 @@ def _order(version: str) -> tuple[tuple[int, ...], bool]:
     >>> _order("1.10") > _order("1.9"), _order("1.0") > _order("1.0a1")
     (True, True)
     """
+    # A test version such as 1.0a1 precedes its release.
     numbers, _, test = re.sub(r"([ab])", r" \1", version, count=1).partition(" ")
     return tuple(int(n) for n in re.findall(r"\d+", numbers)), not test
 
@@ -128,6 +130,7 @@ def _read(address: str, limit: int) -> bytes:
 
     try:
         with urlopen(address, timeout=_SECONDS) as answer:
+            # One byte more than allowed, to notice files that are too large.
             raw: bytes = answer.read(limit + 1)
     except (OSError, ValueError) as error:  # URLError is an OSError
         reason = getattr(error, "reason", error)

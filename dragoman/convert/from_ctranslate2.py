@@ -42,6 +42,7 @@ MODEL, CONFIG, METADATA, BYTE_PAIRS = "model.bin", "config.json", "metadata.json
 VERSIONS = (4, 5, 6)
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
 ACTIVATIONS = {0: "relu", 2: "swish", 3: "gelu"}
+# Names of SentencePiece models in folders of different origin, for source and target.
 SPM = (
     ("source.spm", "target.spm"),
     ("shared.spm",) * 2,
@@ -51,6 +52,7 @@ SPM = (
 )
 SIDES = ("shared", "source", "target")
 SIDES_OF_MODEL = ("encoder", "decoder")
+# Flags and arrays that do not change a translation.
 IGNORED = ("alignment_layer", "alignment_heads", "embeddings_merge")
 WITHOUT_TABLE = 1024  # positions of a model that leaves them to CTranslate2
 # CTranslate2's names of MarianMT's modules (`marian.weight_maps`). A module may be one of several
@@ -150,6 +152,7 @@ class Variables:
             raise self._refused(f"lacks {name!r}")
         if array.dtype.kind != "i":
             return array.astype(np.float32)
+        # int8 has a scale for each row, int16 one for the whole matrix.
         scale = self._arrays.get(self.own_name(own + "_scale"))
         if scale is None or scale.size not in (1, len(array)) or array.ndim != 2:
             raise self._refused(f"has {name!r} in integers without scales")
@@ -161,7 +164,7 @@ class Variables:
             return self.weight(f"{name}/gamma"), self.weight(f"{name}/beta")
         weight = self.weight(f"{name}/weight")
         if weight.ndim != 2:
-            raise ConversionError(f"{name} has shape {weight.shape}, not that of a matrix.")
+            raise ConversionError(f"{name} has shape {weight.shape}; a matrix was expected.")
         has_bias = self.has(f"{name}/bias")
         return weight, self.weight(f"{name}/bias") if has_bias else np.zeros(len(weight), "f4")
 
@@ -172,6 +175,7 @@ class Variables:
         for name in [*self._arrays, *self._aliases]:
             if name in self._used or name.rpartition("/")[2] in IGNORED:
                 continue
+            # An alias without an array counts as an unknown array.
             array = self._arrays[self.own_name(name)] if self.has(name) else np.ones(1)
             if array.size > 1 or array.any():
                 raise self._refused(f"has {name!r}, which dragoman does not support")
@@ -186,7 +190,7 @@ def from_ctranslate2(
 ) -> Bundle:
     """Read a folder of CTranslate2.
 
-    `spm`: the SentencePiece model, or one for each side, if the folder has none. `source_end`:
+    `spm`: the SentencePiece model, or one for each side, if it is not in the folder. `source_end`:
     sources end with `</s>`, although `config.json` leaves that to the caller. `target_prefix`: a
     piece that every target begins with.
     """
@@ -439,8 +443,9 @@ def _words(stored: Variables, zero_start: bool) -> tuple[dict[str, np.ndarray], 
     matrices = {name: stored.weight(name) for name in (source_name, target_name, output_name)}
     for name, matrix in matrices.items():
         if matrix.ndim != 2:
-            raise ConversionError(f"{name} has shape {matrix.shape}, not that of a matrix.")
+            raise ConversionError(f"{name} has shape {matrix.shape}; a matrix was expected.")
     factors = [_scale(stored, side, matrices[source_name].shape[1]) for side in SIDES_OF_MODEL]
+    # Aliases of one array are shared weights. A scaled embedding cannot be shared, though.
     own = [stored.own_name(name) for name in matrices]
     tied = "none"
     if own[1] == own[2] and factors[1] == 1:
@@ -463,6 +468,7 @@ def _scale(stored: Variables, side: str, width: int) -> float:
     """Return the factor of the embeddings, divided by √D, which our model always multiplies by."""
     name = f"{side}/scale_embeddings"
     value = stored.value(name, 1)
+    # A flag says whether to multiply by √D; a number is the factor itself.
     if stored.is_flag(name):
         return 1.0 if value else width**-0.5
     return 1.0 if math.isclose(value, width**0.5, rel_tol=1e-4) else value / width**0.5
@@ -482,6 +488,7 @@ def _positions(stored: Variables, width: int) -> tuple[dict[str, np.ndarray], np
             raise ConversionError(f"positions have {table.shape[1]} features, words {width}.")
         tables[f"{ours}_embedding.positions.table"] = table
     unpermuted = np.arange(width)
+    # Our sinusoids alternate sines and cosines; other models have all sines first.
     for order in (unpermuted, interleaved(width) if width % 2 == 0 else unpermuted):
         if all(_is_sinusoidal(table[:, order]) for table in tables.values()):
             return {}, order
@@ -495,6 +502,7 @@ def _is_sinusoidal(table: np.ndarray) -> bool:
 
 def _from_one(length: int, width: int) -> np.ndarray:
     """Return the positions of a model without a table, as CTranslate2 computes them: from 1."""
+    # As in CTranslate2 and tensor2tensor: the slowest wavelength is exactly 10000.
     half = width // 2
     rates = np.exp(np.arange(half) * (-math.log(10000) / max(1, half - 1)))
     angles = np.arange(1, length + 1)[:, None] * rates

@@ -49,6 +49,7 @@ MUST_BE = {
 }
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 INDEX = "model.safetensors.index.json"  # of weights in several files
+# File names in the index must not leave the folder.
 _SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")
 _MOST_SHARDS = 1000
 CONFIG, SEARCH, VOCABULARY = "config.json", "generation_config.json", "vocab.json"
@@ -126,6 +127,7 @@ def check_settings(theirs: SourceFolder) -> dict[str, Any]:
 def _read_folder(theirs: SourceFolder) -> Bundle:
     settings = check_settings(theirs)
     kind = KINDS[settings["model_type"]]
+    # If embeddings are scaled by √D as in our model, all three matrices are one.
     scaled = bool(settings.get("scale_embedding"))
     own_settings = kind.settings | {"model.share_embeddings": "all" if scaled else "none"}
     config = _config(settings, own_settings)
@@ -191,6 +193,7 @@ def shifted_sinusoids(length: int, width: int) -> np.ndarray:
     All sines come first, then all cosines, with wavelengths up to exactly 10000.
     """
     half = width // 2
+    # In float32, as transformers computes them.
     rates = np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / (half - 1)))
     places = np.arange(FIRST_POSITION, FIRST_POSITION + length, dtype=np.float32)
     angles = places[:, None] * rates.astype(np.float32)
@@ -212,6 +215,7 @@ def _marian_codec(theirs: SourceFolder, settings: dict[str, Any], count: int) ->
         source, target = (settings_of_text.get(key) or "" for key in ("source_lang", "target_lang"))
         languages = marian_languages(pieces, source, target)
     start = settings.get("decoder_start_token_id")
+    # MarianMT starts targets with <pad>, our export with <s>.
     if start == settings.get("pad_token_id"):
         return Codec.of_another_system(spm, (pieces, pieces), MARIAN, languages)
     ours = BytePairs(spm[0])
@@ -249,6 +253,7 @@ def _m2m_codec(theirs: SourceFolder, settings: dict[str, Any], count: int) -> Co
     if theirs.has(VOCABULARY):
         ids = theirs.read_json(VOCABULARY)
         listed = [name for name in names if isinstance(name, str) and _M2M_TAG.fullmatch(name)]
+        # Languages have the ids after the vocabulary, in their listed order.
         for tag in listed or [f"__{code}__" for code in M2M_LANGUAGES.split()]:
             ids.setdefault(tag, len(ids))
     elif theirs.has(TOKENIZER):

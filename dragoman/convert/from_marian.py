@@ -92,6 +92,7 @@ def from_marian(folder: Path, source: str = "", target: str = "") -> Bundle:
 def _read_folder(theirs: SourceFolder, source: str, target: str) -> Bundle:
     options = _decoder_options(theirs)
     models, vocabularies = (_names(theirs, options, key) for key in ("models", "vocabs"))
+    # Firefox's files name their languages: model.deen.intgemm.alphas.bin.
     if not (source or target) and (pair := _LANGUAGES.match(models[0])):
         source, target = pair.groups()
     arrays, steps = _arrays(theirs, models[0])
@@ -127,7 +128,7 @@ def _shortlist(
 
 
 def _decoder_options(theirs: SourceFolder) -> dict[str, Any]:
-    """Return the options in `decoder.yml`, or those that the names of Firefox's files imply."""
+    """Return the options in `decoder.yml`, or what the names of Firefox's files imply."""
     if theirs.has(DECODER):
         return _yaml(theirs.read(DECODER))
     names = sorted(path.name for path in theirs.path.iterdir())
@@ -211,6 +212,7 @@ def _arrays(theirs: SourceFolder, name: str) -> tuple[dict[str, np.ndarray], dic
 def _npz(raw: bytes, path: Path) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            # A compressed archive could expand to any size.
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise ConversionError(f"{path} is compressed, which Marian's files are not.")
         with np.load(io.BytesIO(raw), allow_pickle=False) as stored:
@@ -255,6 +257,7 @@ def _config(
     )
     if steps not in NORMS:
         raise ConversionError(f"dragoman does not support this order of normalization: {steps}.")
+    # Without an output matrix, the output shares the target's embeddings.
     tied = "none"
     if not arrays.keys() & {"decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt"}:
         tied = "all" if "Wemb" in arrays else "target"

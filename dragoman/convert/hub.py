@@ -34,7 +34,9 @@ from dragoman.storage.files import storage_errors
 
 CACHE_VARIABLE = "DRAGOMAN_CACHE"
 ORIGIN, REVISION, LICENCE = "hub", "revision", "licence"  # on the card of a bundle from the hub
+# OWNER/MODEL, with characters that are safe in a file name.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# The license in the YAML header of a model's page.
 _LICENCE = re.compile(r"^licen[cs]e: *[\"']?([\w.+-]+)", re.MULTILINE)
 
 
@@ -50,7 +52,7 @@ class Installed(NamedTuple):
 def model_folders(
     model: str | Path, source: str = "", target: str = "", text: str = ""
 ) -> list[str]:
-    """Return the folders of models separated by commas, or that of a bundled model for these
+    """Return the folders of models separated by commas, or the folder of a bundled model for these
     languages.
 
     A model of the hub is fetched if it is not in the cache.
@@ -171,6 +173,7 @@ def _put(bundle: Bundle, folder: Path) -> None:
     """Move a bundle into the cache atomically."""
     aside = Path(tempfile.mkdtemp(prefix=".", dir=cache_folder()))
     try:
+        # In the same file system as the cache, so that the renames are atomic.
         write_bundle(aside / "new", bundle)
         if folder.exists():
             folder.rename(aside / "old")

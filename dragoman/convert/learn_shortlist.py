@@ -66,6 +66,8 @@ class Links:
 
     def most_probable(self, most: int) -> "Links":
         """Keep up to `most` links of each source piece."""
+        # Sort by source piece, then by count; the rank within a piece is the distance from its
+        # start.
         order = np.lexsort((self.y, -self.count, self.x))
         first = order[np.arange(len(order)) - np.searchsorted(self.x, self.x) < most]
         return Links(self.x[first], self.y[first], self.count[first])
@@ -146,7 +148,7 @@ def shortlist_of(
     """
     entries = np.unique(entries, axis=0)
     entries = entries[~np.isin(entries[:, 1], target.never)]
-    # The candidates of source piece i end at ends[i] and begin where those of i - 1 end.
+    # Source piece i has the candidates from ends[i - 1] up to ends[i].
     ends = np.searchsorted(entries[:, 0], np.arange(len(source)), side="right")
     return Shortlist(always[~np.isin(always, target.never)], entries[:, 1], ends)
 
@@ -188,6 +190,7 @@ def _through_third_languages(learned: dict[tuple[str, str], Links]) -> dict[tupl
     composed = {}
     languages = sorted({language for way in learned for language in way})
     strongest = {way: links.most_probable(_VIA) for way, links in learned.items()}
+    # The first language that links both is enough: nearly always English.
     for source, to in permutations(languages, 2):
         thirds = [e for e in languages if (source, e) in learned and (e, to) in learned]
         if (source, to) not in learned and thirds:
@@ -210,6 +213,7 @@ def _model(codec: Codec, drawn: Sequence[Pair], to: str) -> Model1:
 
 def _drawn(pairs: Iterable[Pair]) -> list[Pair]:
     """Return a uniform sample of the pairs (Vitter's algorithm R)."""
+    # Pair n replaces a sampled one with probability PAIRS / n, so all are equally likely.
     rng = random.Random(1)
     sample: list[Pair] = []
     for number, pair in enumerate(pairs):

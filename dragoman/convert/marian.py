@@ -6,8 +6,8 @@ have the same parts under other names (`from_marian`, `from_ctranslate2`).
 MarianMT keeps the sines of its positions in the first half of a vector's features and the cosines
 in the second; ours alternate. A model does not depend on the order of its features, so they are
 permuted in every weight that reads or writes the residual stream: embeddings, norms, inputs of
-projections, outputs of those that add to the stream. MarianMT has a matrix each for queries, keys
-and values; ours are one matrix. Pegasus (in `transformers`) is MarianMT with the norm before each
+projections, outputs of projections that add to it. MarianMT has a matrix each for queries, keys and
+values; ours are one matrix. Pegasus (in `transformers`) is MarianMT with the norm before each
 sublayer and one after the last layer of each side.
 """
 
@@ -88,6 +88,7 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
     for part in weight_maps(config):
         for end in ("weight", "bias"):
             rows, *columns = ours[f"{part.ours}.{end}"]
+            # Our matrix of queries, keys and values has three times the rows of each.
             theirs[f"{part.theirs}.{end}"] = (rows if part.third is None else rows // 3, *columns)
     return theirs
 
@@ -110,6 +111,7 @@ def layers_from_marian(
 
 def layers_to_marian(ours: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
     width = config.d_model
+    # argsort inverts a permutation.
     order = np.argsort(interleaved(width))
     theirs = {}
     for part in weight_maps(config):

@@ -8,9 +8,9 @@ A file of weights:
     names, each with a zero byte; all shapes (int32)
     length of a gap (uint64), the gap, and the items' bytes, one after the other
 
-An 8-bit matrix has signed bytes, then one float32: a byte divided by it is the weight. The bytes
-are those of the transposed matrix, but the shape is not swapped; embeddings are not transposed. An
-item `X_QuantMultA` is the scale of the input that X is multiplied with. Our engine scales each row
+An 8-bit matrix has signed bytes, then one float32: a byte divided by it is the weight. It stores
+the transposed matrix under the shape of the original; embeddings are not transposed. An item
+`X_QuantMultA` is the scale of the input that X is multiplied with. Our engine scales each row
 itself and does not need it.
 
 A shortlist:
@@ -45,6 +45,7 @@ KINDS: dict[int, np.dtype[Any]] = {
 }
 ALPHA = "_QuantMultA"
 MAGIC = 0xF11A48D5013417F5
+# A forged count must not make a list of billions of headers.
 _MOST_ITEMS = 10_000
 _SIZE, _OFFSET, _PIECE = np.dtype("<i4"), np.dtype("<u8"), np.dtype("<u4")
 
@@ -69,6 +70,7 @@ def _items(file: Cursor, path: Path) -> Packed:
     version, count = file.numbers("QQ")
     if version != VERSION or count > _MOST_ITEMS:
         raise ConversionError(f"{path} is not a binary file of Marian, version {VERSION}.")
+    # Names, shapes and data follow in three blocks, each in the order of the headers.
     headers = [file.numbers("QQQQ") for _ in range(count)]
     names = [bytes(file.take(length)).rstrip(b"\0").decode() for length, *_ in headers]
     shapes = [tuple(file.array(_SIZE, sizes).tolist()) for _, _, sizes, _ in headers]
@@ -94,9 +96,11 @@ def _take(packed: Packed, name: str, shape: tuple[int, ...], kind: int, data: me
     if kind != INTGEMM8:
         packed.arrays[name] = array.reshape(shape)
         return
+    # The scale is after the bytes of the matrix.
     (factor,) = struct.unpack_from("<f", data, count)
     if not (math.isfinite(factor) and factor > 0 and len(shape) == 2):
         raise ValueError(name)
+    # Embeddings are the only matrices that are not stored transposed.
     array = array.reshape(shape) if "Wemb" in name else array.reshape(shape[::-1]).T
     packed.steps[name] = 1 / factor
     packed.arrays[name] = array.astype(np.float32) / np.float32(factor)

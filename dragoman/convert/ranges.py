@@ -2,8 +2,8 @@
 
 An engine that knows this gives all numbers of an input one int8 scale. It does not have to scan a
 row before rounding it, and the product can add the bias itself. The outputs of a norm are about
-equally large for every sentence, and so are those of an attention, which are means of values. The
-inner layer of a feed-forward network varies too much, so it has no range here.
+equally large for every sentence, and so are an attention's, which are means of values. The inner
+layer of a feed-forward network varies too much, so it has no range here.
 """
 
 from collections.abc import Callable, Iterable, Sequence

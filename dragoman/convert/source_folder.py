@@ -36,6 +36,7 @@ class SourceFolder:
 
     def read(self, name: str, limit: int = LARGEST_VOCABULARY) -> bytes:
         path = self.path / name
+        # A link could point to a private file of the user.
         if escapes_folder(path, self.path) and not _in_cache(path, self.path):
             raise ConversionError(f"{path} is a link that leads out of the folder.")
         try:

@@ -45,6 +45,7 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
     spec.config.unk_token = pieces[bundle.codec.target.unk]
     spec.config.eos_token = pieces[bundle.codec.target.eos]
     spec.config.bos_token = spec.config.decoder_start_token = pieces[bundle.codec.target.bos]
+    # We add special pieces ourselves.
     spec.config.add_source_bos = spec.config.add_source_eos = False
     spec.validate()
     spec.optimize()
@@ -63,7 +64,9 @@ def _stack(
     side = "source" if name == "encoder" else "target"
     embeddings = spec.embeddings[0] if name == "encoder" else spec.embeddings
     embeddings.weight = words
+    # Multiply by √D, as our model does.
     spec.scale_embeddings = True
+    # CTranslate2's own positions begin at 1 and have other wavelengths.
     table = weights.get(f"{side}_embedding.positions.table")
     spec.position_encodings.encodings = (
         sinusoids(_LONGEST, config.d_model, config.positions.base) if table is None else table

@@ -40,6 +40,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
     target = bundle.codec.target
     weights = bundle.float_weights()
     theirs = layers_to_marian(weights, config)
+    # The features go back to their order: all sines, then all cosines.
     words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.d_model))]
     theirs["final_logits_bias"] = weights.get(
         "output.bias", np.zeros(len(target), dtype=np.float32)
@@ -53,6 +54,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip
     model = make_model(their_config)
+    # strict=False, because positions and shared embeddings are not among our weights.
     missing, unexpected = model.load_state_dict(
         {n: torch.from_numpy(a) for n, a in theirs.items()}, strict=False
     )
@@ -72,6 +74,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
         model.save_pretrained(folder)
         for name, raw in bundle.codec.to_files().items():
             if name.endswith(".spm"):
+                # MarianTokenizer needs a file for each side, even if they are equal.
                 for side in ("source.spm", "target.spm") if name == "shared.spm" else (name,):
                     write_atomically(folder / side, raw)
         write_atomically(folder / "vocab.json", json.dumps(target.ids, ensure_ascii=False).encode())

@@ -4,8 +4,8 @@
     FOLDER/model.js                             settings, pieces, graphs and weights, in base64
     FOLDER/runtime.js                           onnxruntime-web, from npm's package
 
-The graphs are those of the ONNX engine. A browser lets a page from disk run scripts but not read
-files, so everything is a script.
+The ONNX engine builds the graphs. A browser lets a page from disk run scripts but not read files,
+so everything is a script.
 """
 
 import base64
@@ -72,6 +72,7 @@ def _model(bundle: Bundle) -> dict[str, Any]:
         weights = Factors.SIGNED.of(weights)
     packed, index, offset = [], [], 0
     for name, array in weights.items():
+        # Weights are one block of bytes; the index has the place of each.
         index.append({"name": name, "offset": offset, "length": array.nbytes})
         packed.append(array.tobytes())
         offset += array.nbytes
@@ -117,7 +118,7 @@ def _tags(codec: Codec) -> dict[str, int]:
 
 
 def _pieces(segmenter: Segmenter) -> dict[str, Any]:
-    """Return the pieces in the order of their merges, and the ids of those that are not text."""
+    """Return the pieces in the order of their merges, and the ids of control pieces."""
     assert isinstance(segmenter, BytePairs)
     pieces = segmenter.vocabulary.pieces
     return {

@@ -56,6 +56,7 @@ def offsets(numbers: np.ndarray, end: int) -> np.ndarray:
     ValueError: its offsets do not go up from 0 to 0
     """
     for start in range(0, len(numbers), _BLOCK):
+        # Blocks overlap by one number, so that each pair of neighbors is compared.
         block = numbers[max(0, start - 1) : start + _BLOCK]
         # Compare in the original type: a cast or a difference could wrap around.
         if block[0] < 0 or block[-1] > end or (block[1:] < block[:-1]).any():

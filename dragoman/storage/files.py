@@ -47,6 +47,7 @@ def writing(path: str) -> Iterator[TextIO]:
     """
     with replacing(path) as raw:
         if path.endswith(".gz"):
+            # No name and no time in the header: equal texts give equal bytes.
             packed: AbstractContextManager[Any] = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
         elif path.endswith(".bz2"):
             packed = bz2.BZ2File(raw, "wb")
@@ -197,7 +198,7 @@ def storage_errors(doing: str) -> Iterator[None]:
         where = f" {name}" if name and not name.endswith(".partial") else ""
         if error.errno == errno.ENOSPC:
             raise RunError(
-                f"{doing}: the disk is full{where}. What was saved before is intact; free some "
+                f"{doing}: the disk is full{where}. Everything saved before is intact; free some "
                 "space."
             ) from None
         if where and error.errno in (errno.EEXIST, errno.ENOTDIR) and Path(name).is_file():

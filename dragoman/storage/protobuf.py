@@ -54,6 +54,7 @@ def message_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     while place < len(message):
         key, place = _read_varint(message, place)
         kind = key & 7
+        # Numbers of fixed size.
         size = {1: 8, 5: 4}.get(kind, 0)
         if kind == 0:
             _, place = _read_varint(message, place)
@@ -73,6 +74,7 @@ def _read_varint(message: bytes, place: int) -> tuple[int, int]:
     if place < len(message) and message[place] < 0x80:
         return message[place], place + 1
     number = shift = 0
+    # A varint has at most ten bytes.
     while place < len(message) and shift < 70:
         number |= (message[place] & 0x7F) << shift
         place, shift = place + 1, shift + 7

@@ -65,6 +65,7 @@ def parse_json(raw: bytes) -> Any:
         tree = json.loads(raw)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    # Level by level, since recursion would fail on the depth that it should detect.
     level = [tree]
     for _ in range(DEEPEST):
         level = [child for node in level for child in _children(node)]

@@ -243,7 +243,7 @@ def test_links_go_through_a_third_language_as_chances_multiply() -> None:
         (2, 8, 4 * 0.25),
         (2, 9, 4 * 0.75),
     ]
-    best = found.likeliest(1)
+    best = found.most_probable(1)
     assert list(zip(best.x.tolist(), best.y.tolist(), strict=True)) == [(1, 8), (2, 9)]
 
 

@@ -118,8 +118,7 @@ def test_another_kind_of_model_is_refused_before_its_weights_are_fetched(
     answer = dragoman("translate", "--model", NAME, "eins")
     assert (answer.code, answer.out) == (1, "")
     assert answer.err == (
-        f"dragoman: {NAME} holds a model of type 'llama'; "
-        "dragoman reads marian, pegasus, m2m_100.\n"
+        f"dragoman: {NAME} has a model of type 'llama'; dragoman reads marian, pegasus, m2m_100.\n"
     )
     assert not any("model.safetensors" in request for request in hub.asked)
     assert not list((tmp_path / "cache").glob("[!.]*"))
