@@ -65,6 +65,7 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
     lines = split_lines(text)
     at = 0
     in_table = False
+    # The last line of attributes applies to the next block.
     attributes = ""
     while at < len(lines):
         line = lines[at]
@@ -86,6 +87,7 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
             at = block_end(lines, at)
         elif in_table:
             yield from _cells(text, line)
+        # The title of the document, followed by its header.
         elif at == 1 and core.startswith("= "):
             yield MARKUP.span(text, line.start + 2, line.end, _write)
             at = block_end(lines, at)  # the author, the version and attributes
@@ -112,6 +114,7 @@ def _is_list(core: str) -> bool:
 def _is_underlined(lines: list[Line], at: int) -> bool:
     if at >= len(lines) or not _RULE.match(lines[at].core) or lines[at].indent:
         return False
+    # asciidoctor accepts an underline that is up to two characters off.
     return abs(len(lines[at].core) - len(lines[at - 1].core)) <= 2 < len(lines[at].core)
 
 

@@ -79,6 +79,7 @@ def catalog_spans(text: str, options: ReadOptions) -> Iterator[Span]:
         if not isinstance(entry, dict) or entry.get("shouldTranslate") is False:
             continue
         target = objects.get((key, "localizations", options.to))
+        # Only missing entries, unless everything is translated.
         if options.to == source or (target and not options.everything):
             continue
         original = objects.get((key, "localizations", source))

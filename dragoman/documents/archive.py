@@ -60,6 +60,7 @@ class _Member(NamedTuple):
 
 Members: TypeAlias = dict[str, bytes]
 """The content of the relevant members, by name."""
+# Members with the column names of tables and pivot tables.
 _TABLE = re.compile(r"xl/tables/[^/]+\.xml|xl/pivotCache/[^/]+\.xml")
 
 
@@ -152,8 +153,10 @@ def _read(
     kept: Callable[[Members], frozenset[str]],
     options: ReadOptions,
 ) -> Document:
+    # Tables of Excel are read, too: their column names must not change.
     infos, members = _unpacked(raw, lambda name: bool(part_of(name) or _TABLE.fullmatch(name)))
     kept_texts = kept(members)
+    # Segments of all members, in the order of the archive.
     texts: dict[str, _Member] = {}
     segments: list[Segment] = []
     for name in list(members):  # popped, so that bytes and text are not both in memory
@@ -176,6 +179,7 @@ def _read(
     def write(translated: Sequence[Segment]) -> bytes:
         remaining = iter(translated)
         after = {name: splice(one.text, one.spans, remaining) for name, one in texts.items()}
+        # A file without any translation keeps its language.
         if options.to and any(after[name] != one.text for name, one in texts.items()):
             for name, one in texts.items():
                 if one.name_language is not None:
@@ -238,8 +242,10 @@ def _unpacked(
             infos = archive.infolist()
             if len(infos) > MOST_MEMBERS:
                 raise DocumentError(f"it has {len(infos):,} files; the limit is {MOST_MEMBERS:,}.")
+            # Programs disagree on which of two equal names counts.
             if len({info.filename for info in infos}) < len(infos):
                 raise DocumentError("it has two files with the same name.")
+            # Bit 0 of the flags marks an encrypted member.
             if any(info.flag_bits & 1 for info in infos):
                 raise DocumentError("it is encrypted: remove its password first.")
             if sum(info.file_size for info in infos) > most:

@@ -29,6 +29,7 @@ OLE = b"\xd0\xcf\x11\xe0"  # first bytes of an old Microsoft Office file
 
 
 def read_doc(raw: bytes, options: ReadOptions) -> Document:
+    # LibreOffice would read many other formats under this name.
     if not raw.startswith(OLE):
         raise DocumentError("not a file of Word 97 to 2003.")
     return archive.read_docx(_by_libreoffice(raw), options)
@@ -107,6 +108,7 @@ def read_pdf(raw: bytes, options: ReadOptions) -> Document:
         raise DocumentError(
             "no text can be read in it: it is damaged, or has only pictures, which need OCR first."
         )
+    # The document continues as HTML, with that reader and writer.
     page = "\n".join(
         ['<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">', *blocks, "</html>\n"]
     )
@@ -119,6 +121,7 @@ def _page(page: Any) -> Iterator[str]:
     lines = []
     for line in page.extract_text_lines(return_chars=True, x_tolerance_ratio=WORD_GAP):
         middle = (line["top"] + line["bottom"]) / 2
+        # Text of a table is not also a paragraph.
         inside = [t for t in tables if t.bbox[1] <= middle <= t.bbox[3] and _overlaps(t.bbox, line)]
         if not inside:
             lines.append((line["top"], line))
@@ -150,6 +153,7 @@ def _continues(before: Any, line: Any, body_size: float) -> bool:
     the same size, and the previous line is not a short last line.
     """
     size = _size(line)
+    # The distances are in units of the font size.
     near = line["top"] - before["bottom"] < 0.7 * size and line["top"] >= before["top"]
     full = before["x1"] > line["x0"] + 0.6 * (line["x1"] - line["x0"])
     return near and abs(size - _size(before)) < 0.1 * body_size and full

@@ -87,6 +87,7 @@ def collect_segments(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
     """Return the spans that have something to translate, in order, and all of their segments."""
     selected = [span for span in spans if has_words(span.segment) or span.inner]
     selected.sort(key=lambda span: span.start)
+    # splice() relies on it.
     for before, after in pairwise(selected):
         assert before.end <= after.start, "spans do not overlap"
     return selected, [segment for span in selected for segment in _segments(span)]
@@ -160,6 +161,7 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+# Declarations of XML, HTML and PO files.
 _DECLARED = re.compile(
     rb"""<\?xml[^<>]*?encoding=["']([\w.:-]+)|<meta[^<>]*?charset=["']?([\w.:-]+)"""
     rb"""|"Content-Type:[^"]*?charset=([\w.:-]+)""",

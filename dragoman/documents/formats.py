@@ -147,6 +147,7 @@ def translated_name(name: str, to: str) -> str:
     format_ = BY_ENDING.get(path.suffix.lower())
     ending = format_.becomes if format_ and format_.becomes else path.suffix
     stem, _, stated = path.stem.rpartition(".")
+    # Replace a language only if a name remains, and it is not the target.
     if not stem or not _STATED.fullmatch(stated) or stated == to:
         stem = path.stem
     return str(path.with_name(f"{stem}.{to}{ending}"))

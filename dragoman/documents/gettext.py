@@ -38,9 +38,11 @@ def po_spans(text: str, options: ReadOptions) -> Iterator[Span]:
             continue  # the header
         offset = entry.start("strings")
         strings = list(_PO_STRING.finditer(entry["strings"]))
+        # One translated plural form is enough to count as translated.
         if any(_po_text(string["value"]) for string in strings) and not options.everything:
             continue
         for number, string in enumerate(strings):
+            # msgstr[0] translates the singular, all others the plural.
             plural = entry["plural"] if number else None
             segment = (_po_text(plural) if plural else source,)
             start, end = (place + offset for place in string.span("value"))

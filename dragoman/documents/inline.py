@@ -112,6 +112,7 @@ class MaskedSegment:
     def restore(self, results: Sequence[SentenceResult]) -> Segment | None:
         """Return the translation with all codes; None if it would lose a placeholder."""
         target = "".join(s.text + gap for s, gap in zip(results, [*self.gaps, ""], strict=True))
+        # Nothing was translated, so all codes are where they were.
         if target == self.text:
             return self.segment
         places: dict[str, tuple[int, int]] = {}
@@ -177,6 +178,7 @@ class _TagPlacer:
         self.root.first, self.root.last = 0, len(self.target_words)
         self.root.span = (0, len(self.target))
         for node in self.root.subtree():
+            # Siblings must not overlap.
             taken: set[int] = set()
             # The longest element chooses first: it has the most evidence.
             for child in sorted(node.children, key=lambda child: child.start - child.end):
@@ -187,6 +189,7 @@ class _TagPlacer:
     def _enclose(self, child: _Node, parent: _Node, taken: set[int]) -> None:
         """Choose the target words of an element among the free ones of its parent."""
         own = self._words_in(child.start, child.end)
+        # Masks of placeholders inside the element must stay inside.
         inside = {name for node in child.subtree() for _, name in node.placeholders}
         unchanged = self._unchanged_words(child)
         scores = []
@@ -196,7 +199,9 @@ class _TagPlacer:
                 score = _SAME
             if word in self.stand_ins:
                 score = _SURE if self.stand_ins[word] in inside else -_SURE
+            # A run never crosses a word of a sibling.
             scores.append(float("-inf") if word in taken else score)
+        # The element has all words of its parent.
         if own and own >= self._words_in(parent.start, parent.end):
             start, end = 0, len(scores)  # an element around everything stays around everything
         else:
@@ -260,6 +265,7 @@ class _TagPlacer:
             if words[-1] in _SMALL_WORDS:
                 break
             end -= 1
+        # Take in the article before the run: its link is often wrong.
         if words[0] in _ARTICLES and start and self._bare(first + start - 1) in _ARTICLES:
             start -= 1
         return start, end
@@ -276,6 +282,7 @@ class _TagPlacer:
         """Return the free word at the proportional position, for an element that no word is linked
         to.
         """
+        # The middle of the element, as a fraction of the source.
         middle = (min(own) + max(own) + 1) / 2 / max(1, len(self.source_words))
         free = [i for i, score in enumerate(scores) if score > -_SURE]
         if not free:
@@ -354,6 +361,7 @@ def _best_run(scores: Sequence[float]) -> tuple[int, int]:
     best, run = 0.0, (0, 0)
     total, start = 0.0, 0
     for index, score in enumerate(scores):
+        # A prefix without a positive sum never helps.
         if total <= 0:
             total, start = 0.0, index
         total += score
@@ -377,6 +385,7 @@ def _rendered(
     pieces += [(*places[stand_in], [code]) for code, stand_in in node.placeholders]
     items: list[str | Code] = []
     at = begin
+    # Children, marks and placeholders in the order of the target.
     for start, stop, inside in sorted(pieces, key=lambda piece: piece[:2]):
         if start < at or stop > end:  # overlaps another element, or leaves this one
             return None

@@ -115,6 +115,7 @@ def title_span(text: str, line: Line, rules: list[Line], markup: Markup, before:
     """
     newline = newline_of(text)
     over, under = rules[0], rules[-1]
+    # An overline begins the span.
     start = min(over.start, line.start + line.indent)
     character = under.core[0]
     # A rule longer than its title, as some styles have it, keeps at least its length.

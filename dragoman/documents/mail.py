@@ -26,7 +26,9 @@ from dragoman.documents.document import (
 from dragoman.documents.segment import Code, Kind, Segment, codes, serialize
 
 DEEPEST = 20  # levels of nested parts
+# The subject with its folded lines, which begin with white space (RFC 5322).
 _SUBJECT = re.compile(r"^Subject:[ \t]*+([^\r\n]*+(?:\r?\n[ \t]++[^\r\n]*+)*+)", re.I | re.M)
+# The charset of a Content-Type header, quoted or not.
 _CHARSET = re.compile(r"""\bcharset\s*+=\s*+(?:"[^"\r\n]*+"|[^\s;"]++)""", re.I)
 _TYPE = re.compile(r"^(Content-Type:[ \t]*+[\w/.+-]++)", re.I | re.M)
 _TRANSFER = re.compile(r"^Content-Transfer-Encoding:[^\r\n]*+", re.I | re.M)
@@ -61,6 +63,7 @@ def _part(text: str, start: int, end: int, depth: int) -> Iterator[Span]:
         )
     subject = _SUBJECT.search(head)
     subject_spans = list(_subject(subject)) if subject and (depth == 0 or "from" in message) else []
+    # Attachments are copied, even if they are text.
     attached = message.get_content_disposition() == "attachment"
     if kind in ("text/plain", "text/html") and not attached:
         part = _body(text[start:body], text[body:end], message, subject_spans)
@@ -70,6 +73,7 @@ def _part(text: str, start: int, end: int, depth: int) -> Iterator[Span]:
     yield from (span.moved(start) for span in subject_spans)
     if attached:
         return
+    # A forwarded mail is a message with headers of its own.
     if kind == "message/rfc822":
         yield from _part(text, body, end, depth + 1)
     elif boundary := message.get_boundary() if kind.startswith("multipart/") else None:
@@ -98,6 +102,7 @@ def _subject(subject: re.Match[str]) -> Iterator[Span]:
             linesep=newline
         )
 
+    # A decoded subject with a line end would inject a header.
     if text.isprintable():
         yield Span(*subject.span(1), (text,), write)
 
@@ -138,6 +143,7 @@ def _body_writer(
         except UnicodeEncodeError:
             data = text.encode()
             headers = _named(headers, _CHARSET, "charset=utf-8", newline)
+        # A translation may be the first to have letters outside ASCII.
         if encoding == "7bit" and not data.isascii():
             encoding = "quoted-printable"
             headers = _named(headers, _TRANSFER, f"Content-Transfer-Encoding: {encoding}", newline)
@@ -145,6 +151,7 @@ def _body_writer(
             data = base64.encodebytes(data)
         elif encoding == "quoted-printable":
             data = quopri.encodestring(data.replace(b"\r\n", b"\n"))
+        # Encoders write \n; the mail keeps its own line ends.
         lines = data.replace(b"\r\n", b"\n").replace(b"\n", newline.encode())
         return headers + lines.decode("latin-1")
 

@@ -49,6 +49,7 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
     tokens = parser.parse(text[start:])
     at = start
     for token in tokens:
+        # Closing tokens have no lines.
         if token.map is None:
             continue
         first, last = token.map
@@ -173,10 +174,12 @@ def _emphasis(raw: str, opened: list[str], content: str, mark: re.Match[str]) ->
     """Return a mark of emphasis as a start tag, an end tag or text, by its neighbors."""
     before = content[mark.start() - 1 : mark.start()]
     after = content[mark.end() : mark.end() + 1]
+    # snake_case has no emphasis.
     inside_word = before.isalnum() and after.isalnum()
     if raw.startswith("_") and inside_word:
         return raw
     if raw in opened and before and not before.isspace():
+        # Emphasis opened inside and never closed is dropped.
         while opened.pop() != raw:
             pass
         return Code(raw, Kind.CLOSE, raw)

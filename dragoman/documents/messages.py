@@ -48,6 +48,7 @@ def json_places(text: str) -> Iterator[JsonPlace]:
 
     The text must be valid JSON.
     """
+    # A small parser of tokens: `path` holds the key or index of each open object or list.
     path: list[str | int] = []
     starts: list[int] = []
     key = ""
@@ -73,6 +74,7 @@ def json_places(text: str) -> Iterator[JsonPlace]:
             case ":":
                 path[-1] = key
                 expects_key = False
+            # A string is a key or a value, depending on the last token.
             case quoted:
                 value = json.loads(quoted, strict=False)
                 if expects_key:
@@ -97,6 +99,7 @@ def json_writer(text: str) -> Callable[[Segment], str]:
     return lambda segment: json.dumps(serialize(segment), ensure_ascii=by_number)[1:-1]
 
 
+# The locale of an ARB file.
 _LOCALE = re.compile(r'("@@locale"\s*:\s*")[^"\\]*')
 
 
@@ -128,6 +131,7 @@ def notebook_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     for number, lines in cells.items():
         if kinds.get(number) != "markdown":
             continue
+        # The characters between two strings of a cell: quotes, a comma and an indent.
         between = text[lines[0].end : lines[1].start] if len(lines) > 1 else ""
         cell = "".join(line.value for line in lines)
         inner = tuple((cell, span) for span in markdown.find_spans(cell))
@@ -183,6 +187,7 @@ def yaml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
             stack += [value for _, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
             stack += node.value
+        # The tag is resolved: numbers, dates and booleans have others.
         elif node.tag == "tag:yaml.org,2002:str":
             start, end = node.start_mark.index + offset, node.end_mark.index + offset
             properties = _YAML_PROPERTIES.match(text, start, end)
@@ -212,6 +217,7 @@ def _block(raw: str, text: str, style: str) -> str:
     head, _, rest = raw.partition("\n")
     body = rest.rstrip()
     blank = re.match(r"[\r\n]*([ \t]*)", body)
+    # The block keeps its indent, which its parent's indent determines.
     indent = blank[1] if blank else "  "
     lines = text.rstrip("\n").split("\n")
     joined = ("\n\n" if style == ">" else "\n").join(
@@ -247,6 +253,7 @@ def toml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
         match token[0]:
             case "=":
                 is_value = True
+            # Brackets outside of values are table headers.
             case "[" | "{" if is_value:
                 inside.append(token[0])
                 is_value = token[0] == "["
@@ -279,6 +286,7 @@ def _toml_writer(raw: str) -> Callable[[Segment], str]:
             return begin + text + quote
         texts = text.split("\n") if lines else [text]
         escaped = [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
+        # JSON's escapes are valid TOML, except that DEL must be escaped, too.
         joined = newline_of(raw).join(escaped).replace("\x7f", "\\u007f")
         return begin.replace("'", '"') + joined + quote.replace("'", '"')
 

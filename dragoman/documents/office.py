@@ -50,6 +50,7 @@ _LINKS = word_set(
 _PROPERTIES = word_set(
     "w:smartTagPr w:customXmlPr w:sdtPr w:sdtEndPr rPh phoneticPr x:rPh x:phoneticPr a:endParaRPr"
 )
+# A complex field: begin, code, separate, result, end.
 _FIELD = re.compile(r'w:fldCharType="(begin|separate|end)"')
 
 
@@ -148,6 +149,7 @@ class _Piece(NamedTuple):
 
 
 def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
+    # Fields must be elements before the runs are compared.
     pieces = _in_one_language(_with_fields(text, _pieces(text, paragraph, names)))
     first = next((i for i, piece in enumerate(pieces) if isinstance(piece.item, str)), None)
     if first is None:  # only pictures and text boxes
@@ -178,6 +180,7 @@ def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
 
 def _in_one_language(pieces: list[_Piece]) -> list[_Piece]:
     """Give all runs the same language: PowerPoint states one for each, a translation has one."""
+    # Two runs that differ only in language would become two elements.
     stated = (_LANG.search(piece.opening) for piece in pieces)
     first = next((match[0] for match in stated if match), "")
     return [piece._replace(opening=_LANG.sub(first, piece.opening)) for piece in pieces]
@@ -206,6 +209,7 @@ def _pieces(text: str, parent: Element, names: _Names) -> Iterator[_Piece]:
             continue
         if child.name == names.run:
             yield from _run(text, child, names)
+        # Excel's strings may have text without a run.
         elif child.name == names.text:
             opening = _preserved(text[child.start : child.inner])
             closing = text[child.outer : child.end] or f"</{child.name}>"
@@ -247,6 +251,7 @@ def _run(text: str, run: Element, names: _Names) -> list[_Piece]:
         if child.name == names.text:
             opening = begin + _preserved(text[child.start : child.inner])
             pieces.append(_Piece(*span, child.content, opening, f"</{child.name}>{end}"))
+        # Word writes this character as an element.
         elif child.name == "w:noBreakHyphen":
             opening = f"{begin}<{names.text}{_PRESERVE}>"
             pieces.append(_Piece(*span, "\u2011", opening, f"</{names.text}>{end}"))
@@ -256,6 +261,7 @@ def _run(text: str, run: Element, names: _Names) -> list[_Piece]:
             inner = _inside(text, child, names, child.start - len(begin))
             pieces.append(_Piece(*span, Code(raw, kind), inner=inner))
     if pieces:
+        # The first and last piece also cover the tags of the run.
         pieces[0] = pieces[0]._replace(start=run.start)
         pieces[-1] = pieces[-1]._replace(end=run.end)
     return pieces
@@ -275,6 +281,7 @@ def _with_fields(text: str, pieces: Iterable[_Piece]) -> list[_Piece]:
         field = _FIELD.search(piece.item.raw) if isinstance(piece.item, Code) else None
         if kind is Kind.OPEN:
             begun.append(None)
+        # A field that is open at the end of an element stays single marks.
         elif kind is Kind.CLOSE:
             while begun.pop() is not None:
                 pass
@@ -324,6 +331,7 @@ def _writer(main: _Wrap) -> Callable[[Segment], str]:
                 pieces.append(wrap[1])
             inside = False
 
+        # Texts in a row share one run.
         for position, item in enumerate(segment):
             if isinstance(item, str) or item.in_text:
                 if not inside:
@@ -425,6 +433,7 @@ _WORD_LANGUAGE = re.compile(r'(<w:(?:lang|themeFontLang)\b[^<>]*?\sw:val=")([\w-
 _POWERPOINT_LANGUAGE = re.compile(r'(<a:(?:rPr|defRPr|endParaRPr)\b[^<>]*?\slang=")([\w-]+)')
 _ODF_LANGUAGE = re.compile(r'(\sfo:language=")([\w-]+)')
 _ODF_COUNTRY = re.compile(r'(\sfo:country=")[\w-]+')
+# Names of table columns, and of the fields of a pivot table.
 _COLUMN = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^<>]*?\bname="([^"]*)"')
 
 
@@ -491,6 +500,7 @@ def with_region(language: str) -> str:
 def _main_language(text: str, pattern: re.Pattern[str]) -> str:
     """Return the language that is stated most often."""
     stated = Counter(match[2].partition("-")[0] for match in pattern.finditer(text))
+    # Codes for "no language".
     del stated["none"], stated["zxx"]
     return stated.most_common(1)[0][0] if stated else ""
 

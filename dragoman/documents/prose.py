@@ -38,6 +38,7 @@ def _continues(lines: list[re.Match[str]], first: int, number: int) -> bool:
     core = line.strip()
     if not core or not before.strip() or _ITEM.match(core):
         return False
+    # The second line may be indented differently from the first.
     if _indent(line) != _indent(before) and number - 1 > first:
         return False
     width = _width(lines, first)
@@ -118,6 +119,7 @@ def _balanced(count: int, newline: str) -> Callable[[Segment], str]:
         # A line must not end inside an override.
         speech = _OVERRIDE.sub(lambda match: match[0].replace(" ", "\0"), speech)
         # Binary search for the smallest width: a larger one never takes more lines.
+        # No width below the average length can be enough.
         too_narrow, width = -(-len(speech) // count) - 1, len(speech)
         while width - too_narrow > 1:
             middle = (too_narrow + width) // 2

@@ -17,6 +17,7 @@ _PATTERNS = {
     "entity": r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
     **PATTERNS,
 }
+# The order matters: a tag with a URL is a tag.
 _ANY = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _PATTERNS.items()))
 _TAG_NAME = re.compile(r"</?([\w:.-]+)")
 # HTML elements without an end tag.
@@ -54,6 +55,7 @@ def _icu_branches(text: str, choice: re.Match[str]) -> tuple[list[str | Code], i
     items: list[str | Code] = []
     start, at = choice.start(), choice.end()
     while branch := _BRANCH.match(text, at):
+        # A branch may contain placeholders in braces.
         depth, at = 1, branch.end()
         while at < len(text) and depth:
             depth += (text[at] == "{") - (text[at] == "}")
@@ -106,6 +108,7 @@ def _tag(raw: str) -> Code:
     name = _TAG_NAME.match(raw)
     if name is None:
         return _word(raw, Kind.MARK)
+    # A self-closing tag such as <x id="1"/> is usually a placeholder.
     if raw.endswith("/>"):
         return _word(raw)
     if name[1].lower() in VOID:

@@ -100,6 +100,7 @@ def report_of(document: Document, translated: Sequence[Segment]) -> Report:
 def _row(source: Segment, target: Segment, warning: QualityWarning) -> ReportRow:
     before, after = _readable(source), _readable(target)
     doubt = reason_for_doubt(plain_text(source), plain_text(target))
+    # An unchanged text was either left untranslated, or has nothing to translate.
     if before == after:
         return ReportRow(LEFT if has_words(source) else COPIED, before, after, doubt)
     why = doubt or warning.why or _suspicion(plain_text(source), plain_text(target))

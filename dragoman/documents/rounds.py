@@ -58,10 +58,12 @@ def translation_rounds(
     """
     warnings = {} if warnings is None else warnings
     sources = [protect_texts(segment) for segment in segments]
+    # A break ends a sentence, so each side is translated separately.
     parts = [_split_at_breaks(source) for source in sources]
     flat = [(part, number) for number, own in enumerate(parts) for part in own]
     translated: list[Segment | None] = [None if has_words(part) else part for part, _ in flat]
     for stand_ins in STAND_INS:
+        # Only segments without a result, and with few enough codes to place.
         pending = [
             i
             for i, (part, _) in enumerate(flat)
@@ -86,6 +88,7 @@ def translation_rounds(
             if inner is not None and same_structure(part, whole := (*before, *inner, *after)):
                 translated[i] = whole
     done: list[Segment | None] = []
+    # Put the parts of each segment together again.
     rest = iter(translated)
     for source, own_parts in zip(sources, parts, strict=True):
         joined = [part for part in islice(rest, len(own_parts)) if part is not None]

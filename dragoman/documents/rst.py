@@ -69,6 +69,7 @@ _TARGET = re.compile(
 )
 _LINKED = re.compile(r"(?<![\w`])`([^`<>]++)<[^`<>]++>`_(?!_)")
 _MOST_LABELS = 500  # each is tried at every link
+# Markup in a title, which is not part of its name.
 _QUOTES = re.compile(r"\\(.)|(?<!\s)\s*+<[^`<>]++>`_{0,2}|`++_{0,2}|\*++")
 
 # Directives whose argument and content are prose.
@@ -106,7 +107,8 @@ class _RstReader:
         self._glossary = -1  # indent of the current glossary, -1 outside
 
     def spans(self) -> Iterator[Span]:
-        at = block_end(self.lines, 0) if self.text.startswith("PEP: ") else 0  # skip the header
+        # A Python Enhancement Proposal begins with mail headers.
+        at = block_end(self.lines, 0) if self.text.startswith("PEP: ") else 0
         while at < len(self.lines):
             if self.lines[at].core:
                 at = yield from self._block(at)
@@ -135,8 +137,10 @@ class _RstReader:
             return min(block_end(self.lines, at), deeper_end(self.lines, at + 1, indent))
         if _RULE.match(core) and len(core) > 3:
             return at + 1
+        # A doctest block.
         if core.startswith(">>> "):
             return block_end(self.lines, at)
+        # A line block keeps its lines.
         if core.startswith("| ") and not core.endswith("|"):
             yield self._markup.span(self.text, line.start + indent + 2, line.end, _write)
             return at + 1
@@ -168,6 +172,7 @@ class _RstReader:
             return title_span(self.text, rest[0], [line, rest[1]], self._markup, before), at + 3
         if over or not rest or line.indent or rest[0].indent or not _RULE.match(rest[0].core):
             return None
+        # docutils takes a shorter rule for text, unless the title is as short.
         if len(rest[0].core) < min(4, len(line.core)):
             return None
         return title_span(self.text, line, [rest[0]], self._markup, self._target(line.core)), at + 2
@@ -238,6 +243,7 @@ class _RstReader:
         stop = last.end if end > at + 1 else first.end
         start = first.start + first.indent
         content = self.text[start:stop]
+        # A line followed by a deeper one is the term of a definition.
         is_term = (
             end == at + 1
             and hanging < 0
@@ -245,9 +251,11 @@ class _RstReader:
             and bool(self.lines[end].core)
             and self.lines[end].indent > first.indent
         )
+        # A double colon announces a literal block, and stays.
         literal = content.endswith("::")
         if literal:
             stop -= 2
+        # The classifier of a term is a type, not prose.
         if is_term and " : " in content:
             stop = start + content.index(" : ")
         # The second line of a paragraph sets the indent of what follows, such as a literal block,

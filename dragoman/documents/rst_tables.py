@@ -24,6 +24,7 @@ Row = list[str] | str
 def table_span(
     text: str, lines: list[Line], markup: Markup, escaped: Callable[[Segment], Segment]
 ) -> Iterator[Span]:
+    # A grid table is drawn with +, - and |, a simple one with rows of =.
     grid = lines[0].core.startswith("+")
     # Columns begin at each "+" of a grid's rule, or at each run of "=".
     edges = [m.start() for m in re.finditer(r"\+" if grid else r"(?<!=)=", lines[0].text)]

@@ -115,6 +115,7 @@ class _RtfReader:
                 yield from self._paragraph(state.skipped)
                 if match["word"] == "pard":
                     continue
+            # \uc sets how many replacement characters follow each letter.
             elif match["word"] == "uc":
                 states[-1] = state._replace(skipped=_skipped_count(match["number"] or "1"))
                 self._add(start, at, Code(match[0], Kind.MARK))
@@ -130,14 +131,17 @@ class _RtfReader:
         if match["text"] is not None or match["hex"]:
             raw = match[0]
             size = 4 if match["hex"] else 1
+            # Skip replacement characters, of which each byte in hexadecimal is one.
             cut = min(self._skip * size, len(raw))
             self._skip -= cut // size
             self._add(start, end, self._decoded(raw[cut:], state.font, bool(match["hex"])))
+        # Line ends in the file mean nothing.
         elif match["line"]:
             self._add(start, end, "")
         elif word == "u":
             unit = chr(int(match["number"] or 63) % 65536)
             self._skip = state.skipped
+            # The first half of a surrogate pair: wait for the second.
             if "\ud800" <= unit <= "\udbff":
                 self._high = unit
                 self._add(start, end, "")

@@ -93,6 +93,7 @@ class Reader:
         package = Path(__file__).parents[2]
         paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-", ignore_cleanup_errors=True)
+        # The process finds this package wherever it was imported from.
         own = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
         own |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder.name)
         self._process = subprocess.Popen(
@@ -193,6 +194,7 @@ class Reader:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
+        # The timer kills the process, which ends the read below.
         timer = threading.Timer(self._limits.wall_s, self._give_up)
         timer.daemon = True
         timer.start()
@@ -205,6 +207,7 @@ class Reader:
             timer.cancel()
         if "error" in answer:
             raise DocumentError(answer["error"])
+        # A bug of ours, not of the file: raise it with its traceback.
         if "defect" in answer:
             raise RuntimeError(f"reading {self._name!r}:\n{answer['defect']}")
         return answer, written
@@ -248,6 +251,7 @@ class _ReaderProcess:
     """The state of the reading process: the current file, and its progress."""
 
     def __init__(self) -> None:
+        # Memory of Python itself and its libraries, before any file.
         self._base = _address_space()
         self._document = Document([], lambda segments: b"")
         self._rounds: Rounds | None = None
@@ -323,12 +327,14 @@ def _limit(memory: int, cpu_s: int) -> None:
     except ModuleNotFoundError:  # on Windows there is only the limit of wall time
         return
 
+    # Only the soft limit is lowered, so that the next file can have a higher one.
     def lower(which: int, most: int) -> None:
         _, hard = resource.getrlimit(which)
         with suppress(ValueError, OSError):
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(which, (most, hard))
 
+    # No core dumps: they could contain the text of the document.
     lower(resource.RLIMIT_CORE, 0)
     if memory:
         lower(resource.RLIMIT_AS, memory)
@@ -355,6 +361,7 @@ def main() -> None:
         written = b""
         try:
             answer, written = process.answer(message, blob)
+        # After this error the process cannot be trusted to work.
         except MemoryError:
             answer, reusable = {"error": "it takes too much memory to read."}, False
         except DocumentError as error:

@@ -154,6 +154,7 @@ def same_structure(before: Segment, after: Segment) -> bool:
         or Counter(source_places) != Counter(target_places)
     ):
         return False
+    # Compare the order of placeholders that take the next argument.
     sequential = [[code for code in codes(s) if is_sequential(code)] for s in (before, after)]
     return sequential[0] == sequential[1]
 
@@ -181,6 +182,7 @@ def strip_edges(segment: Segment) -> tuple[Segment, Segment, Segment]:
     of a table of contents.
     """
     start, end = 0, len(segment)
+    # Whole items first, then the edges of the first and last text.
     while start < end and _is_edge(segment[start]):
         start += 1
     while end > start and _is_edge(segment[end - 1]):

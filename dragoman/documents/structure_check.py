@@ -63,6 +63,7 @@ def _texts(raw: bytes, after: bytes) -> Iterator[tuple[str, bytes, bytes]]:
     """Yield the name and content, before and after, of the file or of each changed member of an
     archive.
     """
+    # All archives among our formats are zip files, which begin with PK.
     if not raw.startswith(b"PK"):
         yield "", raw, after
         return
@@ -194,12 +195,14 @@ def _compare_segments(
     raw: bytes, after: bytes, translated: Sequence[Segment], read: Read, options: ReadOptions
 ) -> None:
     """Compare the number of segments; a translation without letters is no longer a segment."""
+    # Read all messages, or the new translations would be missing.
     everything = ReadOptions(True, options.columns, options.to, options.encoding)
     before = len(read(raw, everything).segments)
     try:
         now = len(read(after, everything).segments)
     except DocumentError as error:
         raise _broken("", str(error)) from None
+    # A segment whose translation has no letters is not found again.
     silent = sum(not has_words(segment) for segment in translated)
     if not before - silent <= now <= before:
         raise _broken("", f"{now} texts instead of {before}")

@@ -30,6 +30,7 @@ def _cells(text: str, delimiter: str, columns: tuple[str, ...]) -> Iterator[Span
     selected: set[int] = set()
     names: list[str] = []
     row = column = 0
+    # Skip a byte order mark.
     at = len(text) - len(text.removeprefix("\ufeff"))
     while at < len(text):
         match = cell.match(text, at)
@@ -38,6 +39,7 @@ def _cells(text: str, delimiter: str, columns: tuple[str, ...]) -> Iterator[Span
         value = raw[1:-1].replace('""', '"') if match["quoted"] else raw
         at = match.end()
         if row == 0:
+            # The first row has the names of columns, which are not translated.
             names.append(value)
         elif not columns or column in selected:
             inner = (match.start() + 1, at - 1) if match["quoted"] else (match.start(), at)
@@ -73,6 +75,7 @@ def _cell_quoted(quoted: bool, delimiter: str) -> Callable[[Segment], str]:
         inner = text.replace('"', '""')
         if quoted:
             return inner
+        # A bare cell gets quotes if its translation needs them.
         return f'"{inner}"' if any(c in text for c in f'{delimiter}"\r\n') else text
 
     return write

@@ -154,6 +154,7 @@ class _TexReader:
         return stop
 
     def _environment(self, name: str, at: int, end: int) -> int:
+        # Names with a star or a suffix, such as align*, match as well.
         if _KEPT.match(name):
             close = self.text.find(f"\\end{{{name}}}", at, end)
             return end if close < 0 else close
@@ -220,6 +221,7 @@ class _TexReader:
         """Make a segment of the items since the last end, without blanks and codes at its ends."""
         items, self._items = self._items, []
         notes, self._notes = self._notes, {}
+        # Footnotes at the ends are texts of their own.
         while items and _is_outside(items[0][2]):
             self.spans += notes.pop(items.pop(0)[0], [])
         while items and _is_outside(items[-1][2]):

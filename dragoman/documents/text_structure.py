@@ -70,6 +70,7 @@ def of_markdown(raw: bytes) -> Shape:
 
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
     tokens = parser.parse(decode_text(raw, "latin-1")[0])
+    # Codes inside blocks, and the blocks themselves.
     shape = _of_codes(markdown.segment_of(token.content) for token in tokens if token.content)
     return shape + Counter(token.type for token in tokens)
 
@@ -97,6 +98,7 @@ def of_latex(raw: bytes) -> Shape:
     text = raw.decode("latin-1")
     commands = (match[1] for match in _TEX_COMMAND.finditer(text))
     shape: Shape = Counter(c for c in commands if not _TEX_LETTER.fullmatch(c))
+    # Groups may be added, but each must be closed.
     braces = Counter(re.findall(r"(?<!\\)(?:\\\\)*+([{}])", text))
     shape["an open brace"] = abs(braces["{"] - braces["}"])
     return shape

@@ -75,6 +75,7 @@ class _PageReader(HTMLParser):
         super().__init__(convert_charrefs=False)
         self.text = text
         self.spans: list[Span] = []
+        # The parser reports lines and columns; spans need offsets.
         self._line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
         self._block: list[tuple[int, int, str | Code]] = []  # offsets and items
         self._inner: list[Span] = []  # attributes of inline elements
@@ -130,6 +131,7 @@ class _PageReader(HTMLParser):
         self._attributes(tag, named, raw, start)
         refused = named.get("translate") == "no" or "notranslate" in (named.get("class") or "")
         if (refused or tag in SILENT or tag in KEPT) and tag not in VOID:
+            # Count nested tags of the same name up to the matching end.
             self._silent, self._depth = tag, 1
             self._silent_start = start
             self._kept = tag in KEPT or (refused and tag in INLINE)
@@ -188,6 +190,7 @@ class _PageReader(HTMLParser):
 
     def handle_comment(self, data: str) -> None:
         start = self._here()
+        # "<!--" for comments, "<!" for other declarations.
         start += 4 if self.text.startswith("<!--", start) else 2
         self._as_mark(self.text.find(">", start + len(data)) + 1)
 

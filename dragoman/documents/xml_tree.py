@@ -99,6 +99,7 @@ class _TreeBuilder:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._data
+        # Each of these events ends a text.
         for name in ("Comment", "ProcessingInstruction", "StartCdataSection", "EndCdataSection"):
             setattr(self.parser, f"{name}Handler", self._other)
         # Entities of an external DTD, such as &nbsp; in XHTML, are reported instead of refused.
@@ -136,6 +137,7 @@ class _TreeBuilder:
     def _end(self, name: str) -> None:
         here = self._other()
         element = self._open.pop()
+        # An empty element ends with its start tag.
         if self.text.startswith("/>", element.inner - 2):
             element.outer = element.end = element.inner
             return
