@@ -133,7 +133,7 @@ def test_a_forged_graph_reads_no_file(
     assert not any(part in answer.out + answer.err for part in (SECRET, SECRET[:9]))
 
 
-def test_an_old_bundles_graphs_are_a_wish_for_the_onnx_engine_and_never_opened(
+def test_an_old_bundles_graphs_select_the_onnx_engine_and_are_never_opened(
     forged: Path,
 ) -> None:
     for name in ("encoder.onnx", "step.onnx", "listed_step.onnx"):
@@ -410,7 +410,7 @@ def test_an_attack_is_refused_in_one_line(dragoman, forged: Path, name: str) -> 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 @pytest.mark.parametrize("engine", ["onnx", "torch"])
-def test_weights_that_are_no_numbers_crash_nothing(forged: Path, value: float, engine: str) -> None:
+def test_weights_that_are_not_numbers_are_refused(forged: Path, value: float, engine: str) -> None:
     stored = safetensors.numpy.load((forged / "model.safetensors").read_bytes())
     broken = {name: np.full_like(array, value) for name, array in stored.items()}
     forge(forged, "model.safetensors", safetensors.numpy.save(broken))

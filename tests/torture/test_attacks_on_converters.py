@@ -227,7 +227,7 @@ def test_an_attack_is_refused_in_one_line(
     assert not (folder / "owned").exists()
 
 
-def test_an_honest_folder_is_converted(folder: Path) -> None:
+def test_an_intact_folder_is_converted(folder: Path) -> None:
     """Else the attacks above would test nothing."""
     honest = from_huggingface(folder)
     pickled(lambda tensors: None)(folder)

@@ -37,7 +37,7 @@ def test_elements_and_texts_are_counted_while_they_are_read(monkeypatch):
         xml_tree.parse_xml(f"<a>{'<b/>x' * 50}</a>")
 
 
-def test_a_member_that_lies_about_its_size_is_counted_as_it_comes_out():
+def test_a_member_with_a_false_size_is_counted_while_unpacking():
     raw = attacks.docx("a" * 1_000_000)
     forged = bytearray(raw)
     at = raw.rindex(b"PK\x01\x02")  # the last entry of the directory: the document

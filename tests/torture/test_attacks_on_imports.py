@@ -151,7 +151,7 @@ PLACES = st.integers(0, 4000)
 
 
 @pytest.mark.parametrize("kind", ["ctranslate2", "marian"])
-def test_any_change_of_a_foreign_model_is_refused_in_words_or_converts(
+def test_a_changed_foreign_model_is_refused_with_a_message_or_converted(
     kind: str, honest: Path, tmp_path: Path
 ) -> None:
     convert = {"ctranslate2": from_ctranslate2, "marian": from_marian}[kind]
@@ -171,7 +171,7 @@ def test_any_change_of_a_foreign_model_is_refused_in_words_or_converts(
     attempt()
 
 
-def test_a_package_that_leads_out_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
+def test_a_package_with_paths_out_of_it_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("../out.txt", "/tmp/out.txt", "a/../../out.txt")):
         path = tmp_path / f"{number}.argosmodel"
         path.write_bytes((honest / "a.argosmodel").read_bytes())
@@ -181,7 +181,7 @@ def test_a_package_that_leads_out_is_refused(dragoman, honest: Path, tmp_path: P
         assert not (tmp_path / "out.txt").exists()
 
 
-def test_a_package_that_is_none_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_package_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
     path = tmp_path / "b.argosmodel"
     path.write_bytes(b"PK" + b"\xff" * 100)
     refused(dragoman, "from-argos", path, "is not an Argos package")
@@ -193,7 +193,7 @@ def test_a_package_that_is_none_is_refused(dragoman, honest: Path, tmp_path: Pat
     refused(dragoman, "from-argos", path, "lacks from_code")
 
 
-def test_a_package_with_what_dragoman_has_not_is_refused(dragoman, honest, tmp_path: Path) -> None:
+def test_an_unsupported_package_is_refused(dragoman, honest, tmp_path: Path) -> None:
     with zipfile.ZipFile(honest / "a.argosmodel") as archive:
         archive.extractall(tmp_path)
     (folder,) = tmp_path.iterdir()
@@ -283,7 +283,7 @@ def test_aliases_and_impossible_values_in_settings_are_refused(
         refused(dragoman, "from-marian", folder, "cannot be read")
 
 
-def test_a_package_that_swells_or_is_damaged_is_refused(dragoman, tmp_path: Path) -> None:
+def test_a_package_that_expands_too_much_or_is_damaged_is_refused(dragoman, tmp_path: Path) -> None:
     path = tmp_path / "b.argosmodel"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a/model/model.bin", bytes(50_000_000))
@@ -297,7 +297,7 @@ def test_a_package_that_swells_or_is_damaged_is_refused(dragoman, tmp_path: Path
         refused(dragoman, "from-argos", path, "argosmodel")
 
 
-def test_honest_ones_are_converted(honest: Path) -> None:
+def test_intact_models_are_converted(honest: Path) -> None:
     """Else the attacks above would test nothing."""
     from_ctranslate2(honest / "ctranslate2")
     from_argos(honest / "a.argosmodel")

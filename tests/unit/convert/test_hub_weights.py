@@ -19,7 +19,7 @@ SHARD = "model-00001-of-00001.safetensors"
     ],
     ids=["one file", "shards", "pickle"],
 )
-def test_weights_are_fetched_in_the_best_form_that_there_is(
+def test_weights_are_fetched_in_the_best_available_format(
     tmp_path: Path, monkeypatch, there: set[str], asked: list[str]
 ) -> None:
     wanted: list[str] = []

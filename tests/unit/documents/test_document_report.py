@@ -30,11 +30,11 @@ def test_the_number_before_an_item_never_moves(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["3 big dogs", "2.5 million dogs", "3. Mai 2020", "A dog"])
-def test_what_only_looks_like_numbering_is_part_of_its_sentence(text: str) -> None:
+def test_text_that_only_looks_like_numbering_is_translated(text: str) -> None:
     assert strip_edges((text,))[0] == ()
 
 
-def test_dots_and_the_number_of_a_page_stay_at_the_end() -> None:
+def test_dots_and_page_numbers_stay_at_the_end() -> None:
     assert serialize(drive([("1. Big dogs ........ 17",)], turned)[0]) == "1. DOGS BIG ........ 17"
 
 
@@ -50,7 +50,7 @@ def test_a_link_in_an_element_with_a_line_break_follows_its_words() -> None:
     assert serialize(drive([segment], turned)[0]) == "<b><a>TWO</a> ONE<br>THREE</b>"
 
 
-def test_what_is_repeated_is_translated_once_and_alike() -> None:
+def test_repeated_segments_are_translated_once() -> None:
     segments = [("A dog.",), ("A cat.",), ("A dog.",), ("A dog.",)]
     unique = UniqueSegments(segments)
     asked, done = [], []
@@ -62,7 +62,7 @@ def test_what_is_repeated_is_translated_once_and_alike() -> None:
     assert unique.translated() == [("A dog. 1",), ("A cat. 2",), ("A dog. 1",), ("A dog. 1",)]
 
 
-def test_a_report_shows_what_is_doubtful_first_and_escapes_texts() -> None:
+def test_a_report_shows_doubtful_texts_first_and_escapes_them() -> None:
     segments = [("One <b> dog.",), ("In 1999 it was.",), ("Berlin",), ("Hard words.",)]
     document = Document(
         segments,
@@ -80,7 +80,7 @@ def test_a_report_shows_what_is_doubtful_first_and_escapes_texts() -> None:
     assert "<i>" not in page
 
 
-def test_a_report_tells_what_became_of_each_term() -> None:
+def test_a_report_shows_the_state_of_each_term() -> None:
     segments = [("All <b> orders.",), ("An order.",), ("A dog.",)]
     said = [("Alle <b> Aufträge.",), ("Ein Befehl.",), ("Ein Hund.",)]
     plain = report_of(Document(segments, lambda said: b""), said)
@@ -95,7 +95,7 @@ def test_a_report_tells_what_became_of_each_term() -> None:
     assert "<td>order → Auftrag<small>refused</small></td>" in page
 
 
-def test_the_rounds_tell_which_translations_are_doubtful() -> None:
+def test_unsure_translations_get_a_warning() -> None:
     warnings: dict = {}
     segments = [("Sure words.",), ("Unsure words.",)]
     rounds = translation_rounds(segments, warnings)
@@ -107,7 +107,7 @@ def test_the_rounds_tell_which_translations_are_doubtful() -> None:
     assert warnings == {("Unsure words.",): QualityWarning("the model is unsure (20%)", 0.2)}
 
 
-def test_the_least_sure_of_the_doubtful_texts_comes_first() -> None:
+def test_doubtful_texts_are_sorted_by_confidence() -> None:
     segments = [("One.",), ("Two.",), ("Three.",)]
     warnings = {
         ("One.",): QualityWarning("unsure", 0.4),
@@ -118,13 +118,13 @@ def test_the_least_sure_of_the_doubtful_texts_comes_first() -> None:
     assert page.index("Three.") < page.index("One.") < page.index("Two.")
 
 
-def test_a_file_that_comes_back_unchanged_is_left_and_told_so() -> None:
+def test_a_report_marks_a_file_that_came_back_unchanged() -> None:
     document = read("a.md", b"# One\n\nTwo `x`\n\n42\n", format_of("a.md"))
     said = drive(document.segments, identical)
     assert report_of(document, said).counts["left"] == 2
 
 
-def test_a_report_marks_texts_that_came_back_empty_or_as_they_were() -> None:
+def test_a_report_marks_texts_that_came_back_empty_or_unchanged() -> None:
     segments = [("Open the file.",), ("Close the file.",), ("Berlin",)]
     said = [("",), ("Close the file.",), ("Berlin",)]
     report = report_of(Document(segments, lambda said: b""), said)
@@ -135,7 +135,7 @@ def test_a_report_marks_texts_that_came_back_empty_or_as_they_were() -> None:
     ]
 
 
-def test_a_report_marks_translations_of_quite_another_length() -> None:
+def test_a_report_marks_translations_of_very_different_length() -> None:
     before = "A text of thirty letters, this"
     said = [(before[:10],), (before[:11],), (before * 2,), (before * 3,)]
     document = Document([(before,)] * len(said), lambda said: b"")
@@ -143,7 +143,7 @@ def test_a_report_marks_translations_of_quite_another_length() -> None:
     assert [row.why for row in report_of(document, said).rows] == [odd, "", "", odd]
 
 
-def test_a_page_counts_the_terms_of_a_report_once(monkeypatch) -> None:
+def test_a_report_page_counts_each_term_once(monkeypatch) -> None:
     """Counting reads every row, and a report may have a hundred thousand."""
     counted = []
     count = Report.terms.fget

@@ -115,7 +115,7 @@ def test_no_translator_can_lose_gain_or_move_a_code(text: str, seed: int) -> Non
 
 
 @given(marked_texts())
-def test_what_comes_back_unchanged_is_unchanged(text: str) -> None:
+def test_an_unchanged_translation_returns_the_same_segment(text: str) -> None:
     (after,) = drive([(text,)], identical)
     assert serialize(after) == text
 
@@ -151,7 +151,7 @@ def test_plurals_are_translated_branch_by_branch() -> None:
     assert serialize(after) == "{n, plural, one {# FILE} other {# FILES}} LEFT"
 
 
-def test_a_lost_stand_in_is_tried_again_and_then_done_without() -> None:
+def test_a_lost_mask_is_replaced_and_then_avoided() -> None:
     asked: list[str] = []
 
     def forgetful(sentence: SentenceRequest) -> SentenceResult:
@@ -163,7 +163,7 @@ def test_a_lost_stand_in_is_tried_again_and_then_done_without() -> None:
     assert serialize(after) == "OPEN {file} NOW"
 
 
-def test_a_stand_in_is_none_that_the_text_has_already() -> None:
+def test_masks_avoid_words_of_the_text() -> None:
     asked: list[str] = []
 
     def note(sentence: SentenceRequest) -> SentenceResult:
@@ -189,14 +189,14 @@ def test_ordinary_text_has_no_codes() -> None:
         assert protect(text) == (text,)
 
 
-def test_a_translation_that_invents_a_placeholder_is_not_taken() -> None:
+def test_a_translation_that_invents_a_placeholder_is_rejected() -> None:
     assert adds_protected("five files", "{n} Dateien")
     assert not adds_protected("{n} files", "{n} Dateien")
     (after,) = drive([("five files",)], lambda sentence: SentenceResult("%s Dateien"))
     assert serialize(after) == "five files"
 
 
-def test_hostile_texts_take_no_quadratic_time() -> None:
+def test_hostile_texts_take_linear_time() -> None:
     """Each is read in well under a second; in quadratic time it would be minutes."""
     for unit in ("<!--", "{{", "a_", "/a", "{a,plural,x{", "%(", "&a", "a@a.", "<a "):
         assert serialize(protect(unit * 20_000)) == unit * 20_000
@@ -205,7 +205,7 @@ def test_hostile_texts_take_no_quadratic_time() -> None:
     assert serialize(after) == deep.replace("word", "Wort")
 
 
-def test_elements_are_nested_whatever_the_markup() -> None:
+def test_elements_become_well_nested() -> None:
     opening, closing = Code("<b>", Kind.OPEN, "b"), Code("</i>", Kind.CLOSE, "i")
     assert [code.kind for code in codes(normalize([opening, "x", closing]))] == [
         Kind.MARK,
@@ -255,12 +255,12 @@ def test_an_element_does_not_begin_with_a_small_word_if_its_source_does_not() ->
     assert after == "Es ist jetzt <b>in Gebrauch</b>"
 
 
-def test_a_name_stays_in_its_element_whatever_the_links_say() -> None:
+def test_a_name_stays_in_its_element_against_the_links() -> None:
     after = placed("We met <b>Ada</b> there", "Dort trafen wir Ada", "2 1 0 3")
     assert after == "Dort trafen wir <b>Ada</b>"
 
 
-def test_links_that_do_not_fit_the_words_are_not_believed() -> None:
+def test_links_that_do_not_fit_the_words_are_ignored() -> None:
     """Then words at like places are linked."""
     after = placed("We met <b>friends</b> there", "Wir trafen Freunde dort", "3 3 3")
     assert after == "Wir trafen <b>Freunde</b> dort"
@@ -273,12 +273,12 @@ def test_an_element_ends_with_punctuation_only_if_its_source_does() -> None:
     assert placed("Say <b>yes!</b>", "Sag ja!", "0 1") == "Sag <b>ja!</b>"
 
 
-def test_an_element_that_no_word_is_linked_to_stands_at_a_like_place() -> None:
+def test_an_element_without_links_is_placed_proportionally() -> None:
     after = placed("Read <b>it</b> again today please", "Bitte heute nochmal lesen", "4 3 2 0")
     assert after == "Bitte <b>heute</b> nochmal lesen"
 
 
-def test_punctuation_behind_a_code_stays_if_a_text_is_translated_in_pieces() -> None:
+def test_punctuation_after_a_code_stays_in_piecewise_translation() -> None:
     """By itself, a full stop before a sentence is nothing that a translator repeats."""
 
     def words_alone(sentence: SentenceRequest) -> SentenceResult:
@@ -290,7 +290,7 @@ def test_punctuation_behind_a_code_stays_if_a_text_is_translated_in_pieces() -> 
     assert serialize(after) == "ONE `x`. TWO `y`, THREE `z`."
 
 
-def test_a_stand_in_is_no_word_that_the_text_has() -> None:
+def test_masks_avoid_names_of_the_text() -> None:
     code = Code("{x}", Kind.WORD)
     first, second, third = names(0), names(1), names(2)
     assert MaskedSegment(("Say ", code, " and ", code, ".")).text == f"Say {first} and {second}."

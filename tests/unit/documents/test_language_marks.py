@@ -49,7 +49,7 @@ def test_a_book_states_its_language_and_its_title_is_translated() -> None:
     assert after["a.xhtml"] == "<html lang='de'><p>X</p></html>"
 
 
-def test_word_checks_the_spelling_in_the_language_of_the_translation() -> None:
+def test_a_word_file_names_the_language_of_the_translation() -> None:
     def lang(code: str) -> str:
         return f'<w:rPr><w:lang w:val="{code}" w:eastAsia="ja-JP"/></w:rPr>'
 
@@ -102,14 +102,14 @@ def test_the_header_of_a_po_file_names_the_language(stated: str) -> None:
     assert '\n"Language: de\\n"\n"MIME: 1\\n"\n' in loud("a.po", raw.encode())[""]
 
 
-def test_a_file_name_that_states_a_language_states_the_new_one() -> None:
+def test_the_language_in_a_file_name_is_replaced() -> None:
     assert translated_name("a/film.en.srt", "de") == "a/film.de.srt"
     assert translated_name("film.pt-BR.srt", "de") == "film.de.srt"
     assert translated_name("film.en.srt", "en") == "film.en.en.srt"
     assert translated_name("jquery.min.md", "de") == "jquery.min.de.md"
 
 
-def test_the_column_of_a_table_keeps_the_name_by_which_the_workbook_calls_it() -> None:
+def test_table_columns_keep_their_names_in_a_workbook() -> None:
     strings = "<sst><si><t>Price</t></si><si><t>A dog</t></si></sst>"
     table = '<table><tableColumns><tableColumn id="1" name="Price"/></tableColumns></table>'
     after = loud(

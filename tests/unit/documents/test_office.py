@@ -236,7 +236,7 @@ def turned(sentence: SentenceRequest) -> SentenceResult:
 
 
 @pytest.mark.parametrize("name", WORD)
-def test_a_word_file_is_whole_wherever_an_element_stands(name: str) -> None:
+def test_a_word_file_is_whole_for_any_position_of_an_element(name: str) -> None:
     for paragraph in WORD[name]:
         raw = word_file(paragraph)
         document = format_of("a.docx").read(raw, ReadOptions())
@@ -256,7 +256,7 @@ def test_no_translator_can_break_a_word_file(name: str) -> None:
         assert found == skeleton(root_of(raw, "word/document.xml"), FREE), paragraph
 
 
-def test_what_a_run_begins_with_does_not_leave_it_open() -> None:
+def test_a_run_that_begins_with_an_element_is_closed() -> None:
     """The file that Word writes whenever a text is longer than a page."""
     for first in ("<w:lastRenderedPageBreak/>", "<w:softHyphen/>"):
         raw = word_file(f"<w:r>{first}<w:t>some text</w:t></w:r>")
@@ -285,7 +285,7 @@ def test_properties_stay_at_the_beginning_of_their_element() -> None:
                     assert local(element[0]) in ("sdtPr", "smartTagPr", "customXmlPr")
 
 
-def test_what_a_field_shows_stays_in_the_field() -> None:
+def test_the_result_of_a_field_stays_in_the_field() -> None:
     field = BETWEEN_WORD_RUNS["whole field"]
     raw = word_file(RUN.format("first words ") + field + RUN.format(" last words"))
     document = format_of("a.docx").read(raw, ReadOptions())
@@ -402,7 +402,7 @@ DRAWN = [
 
 
 @pytest.mark.parametrize(("name", "member"), DRAWN)
-def test_what_a_chart_shows_is_translated(name: str, member: str) -> None:
+def test_the_texts_of_a_chart_are_translated(name: str, member: str) -> None:
     """Its title and its copies of texts, not its formulas, formats and numbers."""
     raw = packed(member, CHART)
     document = format_of(name).read(raw, ReadOptions(to="de"))
@@ -415,7 +415,7 @@ def test_what_a_chart_shows_is_translated(name: str, member: str) -> None:
     assert {e.get("lang") for e in after.iter() if local(e) == "rPr"} == {"de-DE"}
 
 
-def test_text_on_a_sheet_and_what_a_picture_there_shows_are_translated() -> None:
+def test_text_boxes_and_picture_descriptions_on_a_sheet_are_translated() -> None:
     drawing = (
         '<xdr:wsDr xmlns:xdr="urn:xdr" xmlns:a="urn:a"><xdr:cNvPr id="2" name="Box" descr="a box"/>'
         "<xdr:txBody><a:p><a:r><a:t>some text</a:t></a:r></a:p></xdr:txBody></xdr:wsDr>"
@@ -428,7 +428,7 @@ def test_text_on_a_sheet_and_what_a_picture_there_shows_are_translated() -> None
         assert after[0].attrib == {"id": "2", "name": "Box", "descr": "A BOX"}
 
 
-def test_the_column_of_a_table_has_its_name_in_a_chart_too() -> None:
+def test_table_columns_keep_their_names_in_a_chart() -> None:
     """Excel takes a column by its name, so a chart shows the name that the table has."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:

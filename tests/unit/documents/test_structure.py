@@ -145,7 +145,7 @@ BEGINNINGS = ["5. Mai ist es so.", "- so ist es", "* so", "# so", "> so", "A. so
 
 
 @pytest.mark.parametrize("said", BEGINNINGS)
-def test_a_translation_that_begins_like_an_item_is_none(said: str) -> None:
+def test_a_translation_that_begins_like_an_item_is_escaped(said: str) -> None:
     rst = format_of("a.rst").read(b"One word.\n", ReadOptions())
     assert doctree(rst.write([(said,)]).decode()) == ["document", "paragraph"]
     markdown = format_of("a.md").read(b"One word.\n", ReadOptions())

@@ -39,7 +39,7 @@ def test_a_file_is_read_and_written_as_in_this_process():
         assert shouted(reader) == b"<p>HELLO <b>YOU</b>. AND ME.</p><p>ONE <i>MORE</i></p>"
 
 
-def test_a_missing_package_is_told_in_one_line_and_leaves_the_reader_alive(tmp_path, monkeypatch):
+def test_a_missing_package_is_reported_in_one_line_and_the_reader_survives(tmp_path, monkeypatch):
     (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError('none here', name='yaml')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with Reader() as reader:
@@ -49,7 +49,7 @@ def test_a_missing_package_is_told_in_one_line_and_leaves_the_reader_alive(tmp_p
         assert reader.open("a.html", PAGE, "html").segments == 2
 
 
-def test_a_refused_file_leaves_its_reader_for_the_next():
+def test_a_reader_survives_a_refused_file():
     with Reader() as reader:
         with pytest.raises(DocumentError, match=r"a\.docx.*DTD"):
             reader.open("a.docx", attacks.defaults_of_attributes(), "docx")
@@ -93,7 +93,7 @@ def test_a_small_file_gets_less_processor_time_than_a_large_one():
     assert limits.cpu_for(10**6) > 10 * limits.cpu_for(len(raw))
 
 
-def test_wall_time_has_a_limit_and_a_killed_reader_an_error():
+def test_wall_time_has_a_limit_and_killing_a_reader_raises_an_error():
     with Reader() as reader:
         with pytest.raises(DocumentError, match="took longer than"):
             reader.open("a.html", PAGE * 60_000, "html", limits=ReaderLimits(2**31, wall_s=0.01))
@@ -148,7 +148,7 @@ def is_running(number: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_reader_that_is_killed_ends_its_programs_and_removes_their_files(slow_office, tmp_path):
+def test_killing_a_reader_ends_its_programs_and_removes_their_files(slow_office, tmp_path):
     reader = Reader()
 
     def kill_when_started() -> None:
@@ -172,7 +172,7 @@ def test_a_reader_that_is_killed_ends_its_programs_and_removes_their_files(slow_
 
 
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="needs LibreOffice")
-def test_a_file_of_old_word_is_read_within_the_limits_of_a_service(tmp_path):
+def test_an_old_word_file_is_read_within_the_limits_of_the_service(tmp_path):
     (tmp_path / "a.rtf").write_text("{\\rtf1 Hund.\\par}")
     profile = f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}"
     command = ["soffice", profile, "--headless", "--convert-to", "doc:MS Word 97", "a.rtf"]
