@@ -410,7 +410,7 @@ def test_an_attack_is_refused_in_one_line(dragoman, forged: Path, name: str) -> 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 @pytest.mark.parametrize("engine", ["onnx", "torch"])
-def test_weights_that_are_not_numbers_are_refused(forged: Path, value: float, engine: str) -> None:
+def test_weights_of_nan_or_infinity_crash_nothing(forged: Path, value: float, engine: str) -> None:
     stored = safetensors.numpy.load((forged / "model.safetensors").read_bytes())
     broken = {name: np.full_like(array, value) for name, array in stored.items()}
     forge(forged, "model.safetensors", safetensors.numpy.save(broken))

@@ -40,7 +40,7 @@ def test_a_bundle_needs_nothing_else_and_survives_a_round_trip(bundle, tmp_path)
 
 
 def test_float_weights_are_writable(trained: Path) -> None:
-    """What a file holds is read where it lies, and may not."""
+    """Stored weights are read-only views of the file."""
     bundle = read_bundle(trained)
     assert not any(array.flags.writeable for array in bundle.weights.values())
     assert all(array.flags.writeable for array in bundle.float_weights().values())

@@ -1,4 +1,4 @@
-"""The table of weights beside the models that torch builds, and what does not fit it."""
+"""The table of weights agrees with the models that torch builds, and rejects others."""
 
 import tracemalloc
 from dataclasses import replace

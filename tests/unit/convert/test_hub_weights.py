@@ -1,4 +1,4 @@
-"""Which files of weights are fetched: those of the first kind that a model has."""
+"""The weights of a model are fetched in its first available format."""
 
 from pathlib import Path
 

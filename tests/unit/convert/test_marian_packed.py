@@ -1,4 +1,4 @@
-"""Firefox's files, written from their layout: what the reader makes of them and refuses."""
+"""The reader of Firefox's files, on files written from their layout."""
 
 import struct
 from pathlib import Path
@@ -141,7 +141,7 @@ def test_a_folder_of_neither_kind_says_what_it_looked_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "offsets",
     [
-        # Modulo 2**64 each is larger than the one before by 2**63 - 1, 2**63 - 1 and 2: together 0.
+        # Modulo 2**64 each exceeds its predecessor by 2**63 - 1, 2**63 - 1 and 2: 0 in total.
         [0, 2**63 - 1, 2**64 - 2, 0],
         [0, 2**62, 2**63, 3 * 2**62, 0],
         [2**64 - 1, 0],

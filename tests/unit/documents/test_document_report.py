@@ -1,4 +1,4 @@
-"""What a document's translation tells of itself."""
+"""The report on a translated document, and the edges of its segments."""
 
 import pytest
 from test_document_segments import drive, identical

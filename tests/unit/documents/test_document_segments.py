@@ -1,4 +1,4 @@
-"""Whatever a translator says: every code comes back, once, in its element."""
+"""Every code comes back exactly once and in its element, for any translator."""
 
 import random
 import re
@@ -279,7 +279,7 @@ def test_an_element_without_links_is_placed_proportionally() -> None:
 
 
 def test_punctuation_after_a_code_stays_in_piecewise_translation() -> None:
-    """By itself, a full stop before a sentence is nothing that a translator repeats."""
+    """A translator may drop a full stop before a sentence."""
 
     def words_alone(sentence: SentenceRequest) -> SentenceResult:
         return SentenceResult(" ".join(re.findall(r"\b[a-z]+\b", sentence.text)).upper())
@@ -290,7 +290,7 @@ def test_punctuation_after_a_code_stays_in_piecewise_translation() -> None:
     assert serialize(after) == "ONE `x`. TWO `y`, THREE `z`."
 
 
-def test_masks_avoid_names_of_the_text() -> None:
+def test_each_mask_avoids_taken_names() -> None:
     code = Code("{x}", Kind.WORD)
     first, second, third = names(0), names(1), names(2)
     assert MaskedSegment(("Say ", code, " and ", code, ".")).text == f"Say {first} and {second}."

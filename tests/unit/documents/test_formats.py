@@ -1,5 +1,4 @@
-"""Every format: an unchanged translation leaves the file as it was, another changes its text
-alone."""
+"""In every format, an unchanged translation writes the same file, another changes only text."""
 
 import csv
 import io
@@ -201,7 +200,7 @@ def read(name: str, raw: bytes | None = None, **options):
 
 
 def upper(document) -> bytes:
-    """As if a translator had said everything loudly."""
+    """Write the document with all texts in capital letters."""
     return document.write(
         [
             tuple(item.upper() if isinstance(item, str) else item for item in segment)

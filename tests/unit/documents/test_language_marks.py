@@ -1,4 +1,4 @@
-"""A translated file says which language it is in, and its title and pictures are translated."""
+"""A translated file names its language, and its title and picture descriptions are translated."""
 
 import io
 import zipfile

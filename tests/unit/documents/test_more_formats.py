@@ -1,4 +1,4 @@
-"""Markup, messages, mail and rich text: what is prose changes, and nothing else."""
+"""Markup, messages, mail and RTF: only prose is translated."""
 
 import email
 import email.policy
@@ -168,7 +168,7 @@ def test_only_prose_is_translated(name: str) -> None:
     after = changed(read(name))
     assert "KEPT" not in after
     before = FILES[name]
-    if name != "a.ts":  # which names its language anew
+    if name != "a.ts":  # which names its new language
         assert after.count("kept") == before.count("kept")
     if name not in ("a.eml", "a.xcstrings"):
         for word in ("one", "two", "three"):

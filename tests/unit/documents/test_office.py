@@ -1,4 +1,4 @@
-"""Office files in which each element of the format stands at each place of a run."""
+"""Office files with each element of the format at each position of a run."""
 
 import io
 import re
@@ -44,7 +44,7 @@ def boxed(text: str) -> str:
     return f"<w:txbxContent><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:txbxContent>"
 
 
-# What stands inside a run.
+# Elements inside a run.
 IN_WORD_RUNS = {
     "page break of the last printing": "<w:lastRenderedPageBreak/>",
     "soft hyphen": "<w:softHyphen/>",
@@ -82,7 +82,7 @@ IN_WORD_RUNS = {
     "object": '<w:object w:dxaOrig="1"><v:shape id="s"/></w:object>',
 }
 RUN = "<w:r><w:t>{}</w:t></w:r>"
-# What stands between runs.
+# Elements between runs.
 BETWEEN_WORD_RUNS = {
     "spelling mark": '<w:proofErr w:type="spellStart"/>',
     "bookmark": '<w:bookmarkStart w:id="0" w:name="x"/><w:bookmarkEnd w:id="0"/>',
@@ -344,7 +344,7 @@ def opendocument_file(paragraph: str) -> bytes:
 
 
 def prefixed(sheet: str) -> str:
-    """As Microsoft's own library for other programs writes it."""
+    """Return a sheet with the prefixes that Microsoft's Open XML SDK writes."""
     return re.sub(r"<(/?)(\w)", r"<\1x:\2", sheet).replace("<x:sst>", '<x:sst xmlns:x="urn:x">')
 
 

@@ -1,4 +1,4 @@
-"""A reader in a process of its own: the same answers, and limits that it cannot pass."""
+"""A reader in its own process gives the same answers, within limits that it cannot exceed."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ PAGE = b"<p>Hello <b>you</b>. And me.</p><p>One <i>more</i></p>"
 
 
 def shouted(reader: Reader) -> bytes:
-    """What becomes of a file whose sentences come back in capital letters."""
+    """Return the file with its sentences in capital letters."""
     rounds = reader.rounds()
     try:
         asked = next(rounds)

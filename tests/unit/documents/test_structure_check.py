@@ -20,7 +20,7 @@ FILES = FIRST_FILES | {name: text.encode() for name, text in MORE_FILES.items()}
 
 
 def damaged(raw: bytes, member: str, old: bytes, new: bytes) -> bytes:
-    """With something replaced, in the file or in a member of it; `*`: the member is left out."""
+    """Replace something in the file or in a member of it; `*` removes the member."""
     if not member:
         assert old in raw
         return raw.replace(old, new, 1)
@@ -106,7 +106,7 @@ def test_a_file_in_another_encoding_is_written_in_it(name: str) -> None:
 
 
 def pdf(*lines: str, size: int = 10) -> bytes:
-    """A page with lines of text, the first one larger. Words stand side by side, without blanks."""
+    """Return a page with lines of text, the first one larger, and no blanks between words."""
     shown = ""
     for number, line in enumerate(lines):
         at, height = 50.0, size if number else 24

@@ -1,5 +1,4 @@
-"""What writing does to what is there: other people's modes, links, devices and pipes stay what they
-are."""
+"""Writing respects existing files: modes, owners, links, devices and pipes stay the same."""
 
 import bz2
 import gzip
@@ -39,7 +38,7 @@ def mode(path: Path) -> int:
 
 
 def only(folder: Path, *names: str) -> bool:
-    """Nothing else is left in a folder."""
+    """True if a folder contains exactly these names."""
     return sorted(path.name for path in folder.iterdir()) == sorted(names)
 
 
@@ -135,8 +134,7 @@ def test_a_planted_link_is_not_followed(tmp_path) -> None:
 
 
 def test_an_existing_temporary_name_is_never_written_to(tmp_path, monkeypatch) -> None:
-    """Even if somebody guesses the name: a file or a link that is there is an error, not a way
-    in."""
+    """A file or link with the temporary name, even if guessed, is an error."""
     victim, taken = tmp_path / "victim", tmp_path / "out.txt.00.partial"
     victim.write_text("precious")
     taken.symlink_to(victim)
@@ -267,7 +265,7 @@ def test_a_signal_during_creation_leaves_no_file(tmp_path, monkeypatch) -> None:
 
 
 def noted(monkeypatch) -> list[tuple[str, int]]:
-    """What is flushed and renamed, by the number of the file, in this order."""
+    """Record what is flushed and renamed, by inode, in order."""
     events: list[tuple[str, int]] = []
     flush, rename, replace = os.fsync, os.rename, os.replace
 

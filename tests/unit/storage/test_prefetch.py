@@ -1,4 +1,4 @@
-"""What is read ahead is what would be read later, and is checked no less."""
+"""Prefetched files are the files that would be read later, with the same checks."""
 
 import hashlib
 from pathlib import Path

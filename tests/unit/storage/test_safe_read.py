@@ -1,4 +1,4 @@
-"""Reading what somebody else put into a folder."""
+"""Reading files of an untrusted folder."""
 
 import os
 import socket

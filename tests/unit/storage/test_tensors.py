@@ -1,4 +1,4 @@
-"""A safetensors file, read where it lies."""
+"""A safetensors file is read without a copy."""
 
 import json
 
