@@ -22,7 +22,8 @@ names of the Hugging Face hub.
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -167,11 +168,20 @@ def models_in(folder: Path) -> list[Path]:
 
 def _read_languages(folder: Path) -> Languages:
     facts = read_manifest(folder).files.get(LANGUAGES_FILE, {})
-    try:
+    with _errors_in(folder):
         raw = _verified(folder / LANGUAGES_FILE, facts, _LARGEST[LANGUAGES_FILE])
         return Languages.from_bytes(raw)
-    except BundleError as error:
+
+
+@contextmanager
+def _errors_in(folder: Path) -> Iterator[None]:
+    """Make errors name the folder."""
+    try:
+        yield
+    except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None
+    except MemoryError:
+        raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
 
 
 def _folder(name: str) -> str:
@@ -215,7 +225,7 @@ def read_bundle(folder: str | Path) -> Bundle:
     """Read and verify a bundle; each kind of damage has its own message."""
     folder = Path(_folder(str(folder)))
     manifest = read_manifest(folder)
-    try:
+    with _errors_in(folder):
         for name in (WEIGHTS, _CONFIG):
             if name not in manifest.files:
                 raise BundleError(f"{MANIFEST} does not list {name}: the bundle is incomplete.")
@@ -249,32 +259,23 @@ def read_bundle(folder: str | Path) -> Bundle:
             adapter,
             _ranges(files.get(RANGES, b"{}")),
         )
-    except (ConfigError, BundleError) as error:
-        raise BundleError(f"{folder}: {error}") from None
-    except MemoryError:
-        raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
 
 
 def read_config(folder: str | Path) -> Config:
     """Read only the settings of a bundle."""
     folder = Path(_folder(str(folder)))
     files = read_manifest(folder).files
-    try:
+    with _errors_in(folder):
         if _CONFIG not in files:
             raise BundleError(f"{MANIFEST} does not list {_CONFIG}: the bundle is incomplete.")
         return _config(_verified(folder / _CONFIG, files[_CONFIG], _LARGEST[_CONFIG]))
-    except (ConfigError, BundleError) as error:
-        raise BundleError(f"{folder}: {error}") from None
 
 
 def read_card(folder: Path) -> dict[str, Any]:
     """Read only the card of a bundle."""
-    files = read_manifest(folder).files
-    try:
-        facts = files.get(CARD)
+    facts = read_manifest(folder).files.get(CARD)
+    with _errors_in(folder):
         return _card(_verified(folder / CARD, facts, _LARGEST[CARD]) if facts else b"{}")
-    except BundleError as error:
-        raise BundleError(f"{folder}: {error}") from None
 
 
 def read_weights(raw: bytes) -> dict[str, np.ndarray]:

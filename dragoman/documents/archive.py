@@ -17,11 +17,11 @@ from typing import NamedTuple, TypeAlias
 
 from dragoman.documents import office, web
 from dragoman.documents.document import (
+    BY_REFERENCE,
     Document,
     DocumentError,
     ReadOptions,
     Span,
-    character_reference,
     collect_segments,
     decode_text,
     encode_text,
@@ -191,7 +191,7 @@ def _read(
                     _copy(source, info, target)
                     continue
                 encoding = texts[info.filename].encoding
-                content = encode_text(after[info.filename], encoding, character_reference)
+                content = encode_text(after[info.filename], encoding, BY_REFERENCE)
                 target.writestr(_like(info), content)
         return out.getvalue()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from dragoman.documents.segment import Code, Segment, has_words, serialize
+from dragoman.documents.segment import Code, Segment, has_words, serialize, word_set
 from dragoman.errors import DragomanError
 
 
@@ -135,14 +135,14 @@ def text_document(
     raw: bytes,
     options: ReadOptions,
     find: FindSpans,
-    escape: Callable[[str], str] | None = None,
+    errors: str = "strict",
     name_language: Callable[[str, str], str] | None = None,
     encoding: str = "",
 ) -> Document:
     """Read a text file as a document.
 
-    `escape` writes a character that the file's encoding lacks. `name_language` updates the language
-    that a text states. `encoding` is the format's default.
+    `errors` is the way to write characters that the file's encoding lacks. `name_language` updates
+    the language that a text states. `encoding` is the format's default.
     """
     text, encoding = decode_text(raw, options.encoding or encoding)
     spans, segments = collect_segments(find(text, options))
@@ -151,7 +151,7 @@ def text_document(
         after = splice(text, spans, translated)
         if name_language is not None and options.to and after != text:
             after = name_language(after, options.to)
-        return encode_text(after, encoding, escape)
+        return encode_text(after, encoding, errors)
 
     return Document(segments, write)
 
@@ -168,9 +168,9 @@ _DECLARED = re.compile(
     re.I,
 )
 # Python codecs that no file uses, and that do not round-trip.
-_NO_TEXT = frozenset(
-    ["idna", "punycode", "undefined", "unicode-escape", "unicode_escape", "raw-unicode-escape"]
-)
+_NO_TEXT = word_set("idna punycode undefined unicode-escape unicode_escape raw-unicode-escape")
+# The error handler that writes characters by number, in HTML and XML.
+BY_REFERENCE = "xmlcharrefreplace"
 _HEAD = 4096  # bytes at the beginning of a file that may declare an encoding
 
 
@@ -213,22 +213,14 @@ def decode_text(raw: bytes, otherwise: str = "") -> tuple[str, str]:
         raise DocumentError(f"cannot be decoded as {otherwise!r}.") from None
 
 
-def encode_text(text: str, encoding: str, escape: Callable[[str], str] | None) -> bytes:
-    """Encode a text; `escape` writes characters that the encoding lacks."""
+def encode_text(text: str, encoding: str, errors: str = "strict") -> bytes:
+    """Encode a text; `errors` names Python's way to write characters that the encoding lacks."""
     try:
-        return text.encode(encoding)
+        return text.encode(encoding, errors)
     except UnicodeEncodeError as error:
-        if escape is None:
-            raise DocumentError(
-                f"its encoding, {encoding}, lacks {text[error.start]!r}: convert it to UTF-8 first."
-            ) from None
-    out = bytearray()
-    for character in text:
-        try:
-            out += character.encode(encoding)
-        except UnicodeEncodeError:
-            out += escape(character).encode(encoding)
-    return bytes(out)
+        raise DocumentError(
+            f"its encoding, {encoding}, lacks {text[error.start]!r}: convert it to UTF-8 first."
+        ) from None
 
 
 def keep_edges(original: str, write: Callable[[Segment], str]) -> Callable[[Segment], str]:
@@ -269,12 +261,3 @@ def escape(text: str, quotes: str = '"') -> str:
     for letter in "ntr":
         text = text.replace(_CONTROLS[letter], f"\\{letter}")
     return text
-
-
-def character_reference(character: str) -> str:
-    """Write a character of HTML or XML by number.
-
-    >>> character_reference("ß")
-    '&#223;'
-    """
-    return f"&#{ord(character)};"

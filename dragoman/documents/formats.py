@@ -27,11 +27,11 @@ from dragoman.documents import (
     xml_messages,
 )
 from dragoman.documents.document import (
+    BY_REFERENCE,
     Document,
     DocumentError,
     FindSpans,
     ReadOptions,
-    character_reference,
     text_document,
 )
 from dragoman.documents.segment import Segment
@@ -52,12 +52,12 @@ def _text(find: FindSpans, **how: Any) -> Callable[[bytes, ReadOptions], Documen
     return partial(text_document, find=find, **how)
 
 
-_xml = partial(_text, escape=character_reference)
+_xml = partial(_text, errors=BY_REFERENCE)
 _PO = _text(gettext.po_spans, name_language=gettext.name_language)
 _ARB = _text(messages.json_spans, name_language=messages.name_locale)
 _XLIFF = _xml(xml_messages.xliff_spans, name_language=xml_messages.name_target)
 # Before version 9, Java read these files as Latin-1.
-_PROPERTIES = _text(messages.property_spans, escape=messages.java_number, encoding="latin-1")
+_PROPERTIES = _text(messages.property_spans, errors=messages.BY_JAVA_NUMBER, encoding="latin-1")
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _DOCX = f"{_OFFICE}.wordprocessingml.document"
 FORMATS = (

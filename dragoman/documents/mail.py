@@ -21,6 +21,7 @@ from dragoman.documents.document import (
     ReadOptions,
     Span,
     collect_segments,
+    newline_of,
     splice,
 )
 from dragoman.documents.segment import Code, Kind, Segment, codes, serialize
@@ -92,7 +93,7 @@ def _subject(subject: re.Match[str]) -> Iterator[Span]:
         text = str(email.header.make_header(email.header.decode_header(subject[1])))
     except (LookupError, ValueError, binascii.Error):
         return
-    newline = "\r\n" if "\r\n" in subject.string else "\n"
+    newline = newline_of(subject.string)
     text = " ".join(text.split())
 
     def write(segment: Segment) -> str:
@@ -126,7 +127,7 @@ def _body(head: str, body: str, message: email.message.Message, subject: list[Sp
     inner = [(head, span) for span in subject]
     inner += [(text, span) for span in collect_segments(find(text))[0]]
     segment = (Code(head, Kind.MARK), Code(text, Kind.MARK))
-    write = _body_writer(text, body, charset, transfer, "\r\n" if "\r\n" in head else "\n")
+    write = _body_writer(text, body, charset, transfer, newline_of(head))
     return Span(0, 0, segment, write, tuple(inner))
 
 

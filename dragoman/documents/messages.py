@@ -2,6 +2,7 @@
 whose Markdown is stored in JSON.
 """
 
+import codecs
 import json
 import re
 import tomllib
@@ -304,14 +305,22 @@ _PROPERTY = re.compile(
 _CONTINUATION = re.compile(r"\\(?:\r\n|\r|\n)[ \t]*")
 
 
-def java_number(character: str) -> str:
-    """Write a character as Java's \\uXXXX, in UTF-16 units.
+# The error handler that writes characters as Java's \uXXXX.
+BY_JAVA_NUMBER = "dragoman-java"
 
-    >>> java_number("ü")
-    '\\\\u00fc'
+
+def _java_numbers(error: UnicodeError) -> tuple[str, int]:
+    """Replace the characters that cannot be encoded by UTF-16 units.
+
+    >>> "für 😀".encode("ascii", BY_JAVA_NUMBER).decode()
+    'f\\\\u00fcr \\\\ud83d\\\\ude00'
     """
-    units = character.encode("utf-16-be").hex()
-    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+    assert isinstance(error, UnicodeEncodeError)
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4)), error.end
+
+
+codecs.register_error(BY_JAVA_NUMBER, _java_numbers)
 
 
 def property_spans(text: str, options: ReadOptions) -> Iterator[Span]:
@@ -319,9 +328,7 @@ def property_spans(text: str, options: ReadOptions) -> Iterator[Span]:
 
     def quoted(value: str) -> str:
         value = escape(value, quotes="")
-        if not by_number:
-            return value
-        return "".join(c if c.isascii() else java_number(c) for c in value)
+        return value.encode("ascii", BY_JAVA_NUMBER).decode() if by_number else value
 
     for entry in _PROPERTY.finditer(text):
         value = unescape(_CONTINUATION.sub("", entry["value"]))

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 
 from dragoman.documents.document import (
+    BY_REFERENCE,
     Document,
     ReadOptions,
     Span,
-    character_reference,
     keep_edges,
     text_document,
 )
@@ -42,7 +42,7 @@ _ATTRIBUTE = re.compile(r"""(?<![^\s"'<>/=])([^\s"'<>/=]++)\s*+=\s*+(?:"([^"]*)"
 
 
 def read(raw: bytes, options: ReadOptions) -> Document:
-    return text_document(raw, options, find_spans, character_reference, name_language)
+    return text_document(raw, options, find_spans, BY_REFERENCE, name_language)
 
 
 def name_language(text: str, language: str) -> str:

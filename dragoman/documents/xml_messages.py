@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dragoman.documents.document import (
+    BY_REFERENCE,
     Document,
     DocumentError,
     ReadOptions,
     Span,
-    character_reference,
     escape,
     keep_edges,
     text_document,
@@ -154,7 +154,7 @@ def resx_spans(text: str, options: ReadOptions) -> Iterator[Span]:
 def read_linguist(raw: bytes, options: ReadOptions) -> Document:
     if not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         raise DocumentError("not a Qt Linguist file; TypeScript and video files end in .ts, too.")
-    return text_document(raw, options, _linguist_spans, character_reference, _linguist_language)
+    return text_document(raw, options, _linguist_spans, BY_REFERENCE, _linguist_language)
 
 
 def _linguist_language(text: str, language: str) -> str:
