@@ -71,6 +71,7 @@ _KNOWN_FILES = {WEIGHTS, _CONFIG, CARD, SHORTLIST, ADAPTER, RANGES} | CODEC_FILE
 _ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle for this engine
 _MIB = 2**20
 _LARGEST = {MANIFEST: _MIB, _CONFIG: 4 * _MIB, CARD: 4 * _MIB}  # bytes
+# All other files but the weights may have the size of a vocabulary.
 _LARGEST |= {LANGUAGES_FILE: _MIB, RANGES: _MIB}
 LARGEST_VOCABULARY = 32 * _MIB  # and shortlist
 _LARGEST_HEADER = 16 * _MIB  # of the weights
@@ -218,6 +219,7 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         (folder / MANIFEST).unlink(missing_ok=True)
         for name, raw in files.items():
             write_atomically(folder / name, raw)
+        # The manifest comes last: it makes the folder a bundle.
         write_atomically(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
 
 
@@ -315,6 +317,7 @@ def read_manifest(folder: Path) -> Manifest:
         if not isinstance(files, dict):
             raise TypeError("it lists no files")
     except FileNotFoundError:
+        # A folder of a run gets its manifest with the first validation.
         unfinished = (folder / "run.toml").exists()
         remedy = (
             "its training has not reached a validation yet: continue it with dragoman train "
@@ -385,6 +388,7 @@ def _most_weights(config: Config, codec: Codec) -> int:
     # Only of a plain Transformer the sizes follow from the settings without torch.
     if beyond_plain(config.model, in_graphs=True):
         return memory_bytes() // 2
+    # Four bytes a number, and room for the header: int8 needs less.
     shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)
     return min(
         memory_bytes() // 2, _LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes)
@@ -409,6 +413,7 @@ def _ranges(raw: bytes) -> dict[str, float]:
         ranges = dict(parse_json(raw))
     except (ValueError, TypeError) as error:
         raise BundleError(f"{RANGES} cannot be read ({error}).") from None
+    # A scale of zero, infinity or NaN would make every product useless.
     for name, largest in ranges.items():
         if not isinstance(largest, float) or not 0 < largest < math.inf:
             raise BundleError(f"{RANGES}: the range of {name!r} is not a positive number.")
@@ -419,6 +424,7 @@ def _card(raw: bytes) -> dict[str, Any]:
     """Parse a card and check the types of the entries that get printed."""
     try:
         card = dict(parse_json(raw))
+        # Only entries that are printed or compared are checked.
         texts = [*card.get("from", []), *card.get("to", []), card.get("scored_on", "")]
         for score in card.get("scores", []):
             texts += [score["name"], score["signature"]]

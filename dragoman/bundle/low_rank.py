@@ -40,6 +40,7 @@ def factors(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return U and D by matrix name; raise a BundleError if they do not fit."""
     pairs = dict[str, tuple[np.ndarray, np.ndarray]]()
+    # Both factors are named after their matrix.
     names = {name.removesuffix(UP).removesuffix(DOWN) for name in adapter if name != GATE}
     for name in sorted(names):
         up, down = adapter.get(name + UP), adapter.get(name + DOWN)

@@ -39,8 +39,10 @@ from dragoman.text.codec import ZEROS, Codec, Framing
 from dragoman.text.languages import Languages
 
 MODEL, CONFIG, METADATA, BYTE_PAIRS = "model.bin", "config.json", "metadata.json", "bpe.model"
+# Versions of the file format that have the layout above.
 VERSIONS = (4, 5, 6)
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
+# By CTranslate2's numbers.
 ACTIVATIONS = {0: "relu", 2: "swish", 3: "gelu"}
 # Names of SentencePiece models in folders of different origin, for source and target.
 SPM = (
@@ -241,6 +243,7 @@ def _unpack(path: Path, folder: Path) -> None:
     vocabularies = [f"{side}_vocabulary.{end}" for side in SIDES for end in ("json", "txt")]
     wanted = {f"model/{name}" for name in (MODEL, CONFIG, *vocabularies)}
     wanted |= {METADATA, "sentencepiece.model", BYTE_PAIRS}
+    # The content must fit into memory twice.
     limit = memory_bytes() // 2
     try:
         raw = read_regular(path, limit)
@@ -286,6 +289,7 @@ def _read_folder(
             f"{theirs.path} is a {stored.kind!r}; dragoman reads 'TransformerSpec'."
         )
     text_settings = _text_settings(theirs, stored)
+    # Marian's decoder starts from a zero vector instead of a piece.
     zero_start = bool(stored.value("decoder/start_from_zero_embedding", 0))
     framing, pieces, languages = _text(theirs, text_settings, zero_start, languages, source_end)
     if target_prefix:
@@ -444,6 +448,7 @@ def _words(stored: Variables, zero_start: bool) -> tuple[dict[str, np.ndarray], 
     for name, matrix in matrices.items():
         if matrix.ndim != 2:
             raise ConversionError(f"{name} has shape {matrix.shape}; a matrix was expected.")
+    # Fold the factors of the embeddings into the matrices.
     factors = [_scale(stored, side, matrices[source_name].shape[1]) for side in SIDES_OF_MODEL]
     # Aliases of one array are shared weights. A scaled embedding cannot be shared, though.
     own = [stored.own_name(name) for name in matrices]

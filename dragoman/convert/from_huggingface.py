@@ -111,6 +111,7 @@ def check_settings(theirs: SourceFolder) -> dict[str, Any]:
                 f"{theirs.path}: dragoman does not support a {kind.name} with "
                 f"{name}={settings[name]}."
             )
+    # Our settings have one number for both sides.
     for name in ("attention_heads", "ffn_dim"):
         both = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")
         if both[0] != both[1]:
@@ -150,6 +151,7 @@ def _read_folder(theirs: SourceFolder) -> Bundle:
     if config.model.positions.kind == "learned":
         table = shifted_sinusoids(config.model.positions.max_length, config.model.d_model)
         weights |= {f"{side}_embedding.positions.table": table for side in ("source", "target")}
+    # MarianMT always has this bias; zeros are dropped.
     if BIAS in stored and stored[BIAS].any():
         weights["output.bias"] = stored[BIAS][0]
         config = _config(settings, own_settings | {"model.output_bias": True})
@@ -249,6 +251,7 @@ def _m2m_codec(theirs: SourceFolder, settings: dict[str, Any], count: int) -> Co
     spm = theirs.read(SHARED_SPM)
     tokenizer = theirs.settings(SPECIAL_TOKENS, TOKENIZER_CONFIG)
     tags = tokenizer.get("additional_special_tokens", tokenizer.get("extra_special_tokens", []))
+    # A tag is a string, or a table with its content.
     names = [tag.get("content") if isinstance(tag, dict) else tag for tag in tags]
     if theirs.has(VOCABULARY):
         ids = theirs.read_json(VOCABULARY)
@@ -316,6 +319,7 @@ def _weights(theirs: SourceFolder, config: Config) -> dict[str, np.ndarray]:
         raw = theirs.read_weights(file)
         stored |= _unpickled(theirs.path, raw) if name == PICKLE else read_tensors(raw)
         size += len(raw)
+    # Some folders have only the output matrix, which is the same.
     words = stored.get(EMBEDDINGS, stored.get(OUTPUT))
     if words is None:
         raise ConversionError(f"{theirs.path}: weight {EMBEDDINGS} is missing.")
@@ -338,6 +342,7 @@ def _weights(theirs: SourceFolder, config: Config) -> dict[str, np.ndarray]:
     }
     if BIAS in stored:
         weights[BIAS] = theirs.of_shape(BIAS, stored[BIAS], shapes[BIAS])
+    # Stored sinusoids are not read but compared with ours.
     if config.model.positions.kind == "sinusoidal":
         for side in ("encoder", "decoder"):
             table = stored.get(f"model.{side}.embed_positions.weight")
@@ -349,6 +354,7 @@ def shards(theirs: SourceFolder) -> list[str]:
     """Return the files with the weights, which the index lists."""
     weight_map = theirs.read_json(INDEX).get("weight_map")
     values = list(weight_map.values()) if isinstance(weight_map, dict) else []
+    # Every value must be a plain file name, or the index is refused.
     files = {file for file in values if isinstance(file, str) and _SHARD.fullmatch(file)}
     if not values or not files.issuperset(map(str, values)) or len(files) > _MOST_SHARDS:
         raise ConversionError(f"{theirs.path / INDEX} does not say which files hold the weights.")
@@ -404,6 +410,7 @@ def _check_positions(folder: Path, table: np.ndarray | None, width: int) -> None
         raise ConversionError(f"{folder}: its positions are not sinusoidal.")
 
 
+# By `model_type`; NLLB has the type of M2M-100.
 KINDS = {
     "marian": ModelFamily("MarianMT", {"model.norm_position": "post"}, _marian_codec, interleaved),
     "pegasus": ModelFamily("Pegasus", {"model.norm_position": "pre"}, _marian_codec, interleaved),

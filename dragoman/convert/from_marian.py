@@ -111,6 +111,7 @@ def _read_folder(theirs: SourceFolder, source: str, target: str) -> Bundle:
     bundle = replace(bundle, shortlist=_shortlist(theirs, options, codec, is_shared))
     if not steps:
         return bundle
+    # Scales are permuted and renamed like the weights that they belong to.
     counts = _weights(theirs, steps, config, [len(side) for side in pieces])
     return replace(bundle, weights=_same_bytes(weights, counts))
 
@@ -243,6 +244,7 @@ def _settings(theirs: SourceFolder, arrays: dict[str, np.ndarray]) -> dict[str, 
         raise ConversionError(
             f"{theirs.path}: activation {settings.get('transformer-ffn-activation')!r} is unknown."
         )
+    # Steps after the embeddings: n is a normalization.
     if "n" in str(settings.get("transformer-postprocess-emb", "")):
         raise ConversionError(f"{theirs.path}: dragoman does not support normalized embeddings.")
     return settings
@@ -261,6 +263,7 @@ def _config(
     tied = "none"
     if not arrays.keys() & {"decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt"}:
         tied = "all" if "Wemb" in arrays else "target"
+    # Marian divides the score by length**alpha; 0 turns that off.
     alpha = search.get("normalize", 1.0)
     recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
     half = settings["dim-emb"] / 2 if isinstance(settings.get("dim-emb"), int) else 0
@@ -317,6 +320,7 @@ def _weights(
     if config.model.decoder_self_attention == "ssru":
         for number in range(config.model.num_decoder_layers):
             weights |= _recurrence(theirs, arrays, number, order)
+    # One matrix for both sides, or one for each.
     shared = arrays.get("Wemb")
     for side, theirs_side, size in zip(
         ("source", "target"), ("encoder", "decoder"), sizes, strict=True
@@ -377,6 +381,7 @@ def _vocabulary(theirs: SourceFolder, name: str, count: int) -> list[str]:
         return list(pieces_of_model(theirs.read(name)))
     ids = dict[str, Any]()
     key = None
+    # One entry per line: a YAML parser would be far slower.
     for line in theirs.read(name).decode("utf-8", "replace").splitlines():
         if line.startswith("? "):  # YAML's long form: the key on a line of its own
             key = line[2:]

@@ -91,6 +91,7 @@ def fetch(name: str, again: bool = False) -> Path:
         return folder
     with needs_package("filelock", "hub"):
         from filelock import FileLock
+    # The lock comes first: of two processes that need the same model, one converts it.
     with storage_errors(f"writing into {cache_folder()}"):
         cache_folder().mkdir(parents=True, exist_ok=True)
         with FileLock(str(cache_folder() / f".{folder.name}.lock")):
@@ -99,6 +100,7 @@ def fetch(name: str, again: bool = False) -> Path:
             if name.startswith(firefox.PREFIX):
                 _convert_firefox(name, folder)
                 return folder
+            # The first file also tells the newest revision: it is in a folder of that name.
             config = _download(name, "config.json")
             assert config is not None, "without a revision, what is missing is an error"
             if not _is_current(folder, config.parent.name):
@@ -141,6 +143,7 @@ def _convert(name: str, snapshot: Path, folder: Path) -> None:
     from dragoman.convert.to_onnx import to_onnx
 
     revision = snapshot.name
+    # All files of one revision, even if the model is updated meanwhile.
     for file in (*SMALL_FILES, "README.md"):
         _download(name, file, revision)
     with _named(name):
@@ -159,6 +162,7 @@ def _convert_firefox(name: str, folder: Path) -> None:
     from dragoman.convert.from_marian import from_marian
     from dragoman.convert.to_onnx import to_onnx
 
+    # Only the bundle is kept: Firefox's server has the original files.
     with tempfile.TemporaryDirectory() as files:
         model = firefox.download(name, Path(files))
         if _is_current(folder, model.version):
@@ -202,6 +206,7 @@ def _named(name: str) -> Iterator[None]:
     try:
         yield
     except DragomanError as error:
+        # A path in the cache of huggingface_hub: .../snapshots/REVISION.
         message = re.sub(r"(?<!\S)\S*/snapshots/[0-9a-f]+", name, str(error))
         raise type(error)(message if name in message else f"{name}: {message}") from None
 
@@ -214,6 +219,7 @@ def _download(name: str, file: str, revision: str | None = None) -> Path | None:
     try:
         return Path(hf_hub_download(name, file, revision=revision))
     except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        # Without a revision nothing is known of the model, so a missing file is an error.
         if isinstance(error, EntryNotFoundError) and revision is not None:
             return None
         raise BundleError(
@@ -226,6 +232,7 @@ def _licence(readme: Path) -> str | None:
     """Return the license in the header of a model's page."""
     if not readme.is_file():
         return None
+    # The header ends at the second line of dashes.
     head = readme.read_bytes()[:4096].decode("utf-8", "replace").split("\n---", 1)[0]
     match = _LICENCE.search(head)
     return match[1] if match else None

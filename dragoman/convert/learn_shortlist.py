@@ -122,15 +122,18 @@ def make_shortlist(
     source, target = codec.source, codec.target
     selected = [links.most_probable(likeliest) for links in learned]
     entries = np.concatenate([np.stack([links.x, links.y], axis=1) for links in selected])
+    # np.unique keeps the first of equal rows, here the most probable one.
     best = np.argsort(-np.concatenate([links.probability for links in selected]), kind="stable")
     # An entry of several directions counts once.
     _, first = np.unique(entries[best], axis=0, return_index=True)
     always = np.array([target.eos])
+    # Copies: pieces that both vocabularies have.
     same = [(i, target.ids[piece]) for i, piece in enumerate(source.pieces) if piece in target.ids]
     table = [entries[best][np.sort(first)[:_MOST]], np.array(same, dtype=np.int64)]
     for to, counts in occurrences.items():
         frequent_pieces = np.argsort(-counts, kind="stable")[:frequent]
         tag = codec.tag(to)
+        # A model for one target language has no tag; its frequent pieces are in every list.
         if tag is None:
             always = np.union1d(always, frequent_pieces)
         else:
@@ -169,6 +172,7 @@ def _count_pieces(codec: Codec, texts: Sequence[str]) -> np.ndarray:
 
 def _back(codec: Codec, links: Links) -> Links:
     """Reverse the direction: targets become sources. Pieces that one side lacks are dropped."""
+    # A piece's translations in the other direction need its id in the other vocabulary.
     x = _renamed(codec.target, codec.source)[links.y]
     y = _renamed(codec.source, codec.target)[links.x]
     known = (x >= 0) & (y >= 0)
@@ -200,12 +204,14 @@ def _through_third_languages(learned: dict[tuple[str, str], Links]) -> dict[tupl
 
 
 def _model(codec: Codec, drawn: Sequence[Pair], to: str) -> Model1:
+    # Encoded as the engine will encode sentences, with their tags.
     sources = codec.encode_source([pair.source for pair in drawn], to)
     targets = codec.encode_target([pair.target for pair in drawn])
     # Neither the end of a source nor its language tag has a translation.
     tag = codec.tag(to)
     framing = [codec.source.eos] if tag is None else [codec.source.eos, tag]
     model = Model1(_batches(sources, targets, codec.source.pad, framing), codec.source.pad)
+    # Each round is one step of expectation-maximization.
     for _ in range(_ROUNDS):
         model.improve()
     return model
@@ -232,6 +238,7 @@ def _batches(
     sources: list[list[int]], targets: list[list[int]], pad_id: int, framing: list[int]
 ) -> Iterator[Pairs]:
     """Yield padded batches of similar lengths; the framing of sources becomes padding."""
+    # Similar lengths need little padding.
     rows = sorted(range(len(sources)), key=lambda row: (len(sources[row]), len(targets[row])))
     for start in range(0, len(rows), _BATCH):
         group = rows[start : start + _BATCH]

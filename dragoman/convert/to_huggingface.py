@@ -67,6 +67,7 @@ def to_huggingface(bundle: Bundle, folder: Path) -> None:
     decoding = bundle.config.decoding
     model.generation_config = GenerationConfig(
         num_beams=decoding.beam_size, max_length=_LONGEST,
+        # Pieces that our search never outputs.
         bad_words_ids=[[i] for i in sorted({*target.never})],
         pad_token_id=target.pad, eos_token_id=target.eos, decoder_start_token_id=target.bos,
     )  # fmt: skip

@@ -36,6 +36,7 @@ def to_web(bundle: Bundle, folder: Path, runtime: Path) -> int:
             f"the browser runs only the plain Transformer; this model has {', '.join(reasons)}."
         )
     codec = bundle.codec
+    # translator.js implements only this kind of tokenization.
     if not isinstance(codec.source_segmenter, BytePairs) or codec.framing != Framing():
         raise ConversionError(
             "the browser supports only the byte-pair encoding of dragoman train; this model "

@@ -96,6 +96,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     finally:
         if created:
             aside.unlink(missing_ok=True)
+    # Without this, a power failure could undo the rename.
     sync_folder(final.parent)
 
 
@@ -201,6 +202,7 @@ def storage_errors(doing: str) -> Iterator[None]:
                 f"{doing}: the disk is full{where}. Everything saved before is intact; free some "
                 "space."
             ) from None
+        # mkdir raises these if a file has the folder's name.
         if where and error.errno in (errno.EEXIST, errno.ENOTDIR) and Path(name).is_file():
             raise RunError(f"{doing}: {name} is a file: choose a folder.") from None
         raise RunError(f"{doing}: {error.strerror or error}{where}.") from None

@@ -33,6 +33,7 @@ def tensors(raw: bytes) -> dict[str, np.ndarray]:
     header = parse_json(raw_header)
     if not isinstance(header, dict):
         raise ValueError("its header lists no tensors")
+    # Free text, which no reader of ours needs.
     header.pop(_METADATA, None)
     listed = [_Tensor.of(name, facts) for name, facts in header.items()]
     arrays: dict[str, np.ndarray] = {}
