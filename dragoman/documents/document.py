@@ -7,12 +7,21 @@ change. A span whose segment comes back unchanged keeps its original text, too.
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from dragoman.documents.segment import Code, Segment, has_words, serialize, word_set
+from dragoman.documents.segment import (
+    Code,
+    Kind,
+    Segment,
+    has_words,
+    normalize,
+    serialize,
+    word_set,
+)
 from dragoman.errors import DragomanError
 
 
@@ -221,6 +230,46 @@ def encode_text(text: str, encoding: str, errors: str = "strict") -> bytes:
         raise DocumentError(
             f"its encoding, {encoding}, lacks {text[error.start]!r}: convert it to UTF-8 first."
         ) from None
+
+
+def block_spans(
+    text: str,
+    items: Sequence[tuple[int, int, str | Code]],
+    inner: Sequence[Span],
+    edge_kinds: Container[Kind],
+    collapse: Callable[[str], str],
+    write: Callable[[Segment], str],
+) -> Iterator[Span]:
+    """Yield the span of a block of items, which are given with their ranges in the text.
+
+    White space and codes of `edge_kinds` at its ends are dropped. `inner` spans inside the block's
+    codes become inner spans of it; all others are yielded separately. `collapse` joins lines.
+    """
+
+    def is_edge(item: str | Code) -> bool:
+        return not item.strip() if isinstance(item, str) else item.kind in edge_kinds
+
+    first, last = 0, len(items)
+    while first < last and is_edge(items[first][2]):
+        first += 1
+    while last > first and is_edge(items[last - 1][2]):
+        last -= 1
+    items = items[first:last]
+    segment = normalize(i if isinstance(i, Code) else collapse(i) for _, _, i in items)
+    if not has_words(segment):
+        yield from inner
+        return
+    start, end = items[0][0], items[-1][1]
+    starts = [item_start for item_start, _, _ in items]
+    in_codes = []
+    for span in inner:
+        if not start <= span.start < end:
+            yield span
+            continue
+        item_start, item_end, item = items[bisect_right(starts, span.start) - 1]
+        if isinstance(item, Code) and span.start < item_end:
+            in_codes.append((item.raw, span.moved(-item_start)))
+    yield Span(start, end, segment, keep_edges(text[start:end], write), tuple(in_codes))
 
 
 def keep_edges(original: str, write: Callable[[Segment], str]) -> Callable[[Segment], str]:

@@ -8,9 +8,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from dragoman.documents.document import Document, ReadOptions, Span, keep_edges, text_document
+from dragoman.documents.document import Document, ReadOptions, Span, block_spans, text_document
 from dragoman.documents.line_markup import unwrap
-from dragoman.documents.segment import Code, Kind, Segment, has_words, normalize, word_set
+from dragoman.documents.segment import Code, Kind, Segment, word_set
 
 # A command with its delimiters, a character written as a command, or a separator. The order
 # matters: an accent would otherwise be a command, and a listing or a formula would be split.
@@ -100,7 +100,7 @@ class _TexReader:
         self._depth: int = outer._depth + 1 if outer else 0
         self.spans: list[Span] = []
         self._items: list[tuple[int, int, str | Code]] = []
-        self._notes: dict[int, list[Span]] = {}  # spans of footnotes, by start
+        self._notes: list[Span] = []  # spans of the footnotes in the current paragraph
 
     def titles(self, end: int) -> None:
         """Find the title, the only prose of the preamble."""
@@ -189,7 +189,9 @@ class _TexReader:
             inner = _TexReader(self.text, self)
             inner.read(opening + 1, close)
             if name in ("footnote", "thanks", "marginpar") and len(inner.spans) < _MOST_IN_NOTE:
-                self._note(start, close + 1, inner.spans)
+                # A footnote is a mark in its sentence, with texts of its own.
+                self._add(start, close + 1, Code(self.text[start : close + 1], Kind.MARK, "note"))
+                self._notes += inner.spans
             else:
                 self._paragraph()
                 self.spans += inner.spans
@@ -203,11 +205,6 @@ class _TexReader:
             self._add(start, after, Code(self.text[start:after], kind))
         return after
 
-    def _note(self, start: int, end: int, spans: list[Span]) -> None:
-        """Add a footnote: a mark in its sentence, with texts of its own."""
-        self._items.append((start, end, Code(self.text[start:end], Kind.MARK, "note")))
-        self._notes[start] = spans
-
     def _add(self, start: int, end: int, item: str | Code) -> None:
         if start < end:
             self._items.append((start, end, item))
@@ -220,34 +217,11 @@ class _TexReader:
     def _paragraph(self) -> None:
         """Make a segment of the items since the last end, without blanks and codes at its ends."""
         items, self._items = self._items, []
-        notes, self._notes = self._notes, {}
-        # Footnotes at the ends are texts of their own.
-        while items and _is_outside(items[0][2]):
-            self.spans += notes.pop(items.pop(0)[0], [])
-        while items and _is_outside(items[-1][2]):
-            self.spans += notes.pop(items.pop()[0], [])
-        if not items:
-            return
-        segment = normalize(unwrap(i) if isinstance(i, str) else i for _, _, i in items)
-        if not has_words(segment):
-            for spans in notes.values():
-                self.spans += spans
-            return
-        start, end = items[0][0], items[-1][1]
-        inner = tuple(
-            (self.text[first:stop], span.moved(-first))
-            for first, stop, item in items
-            for span in notes.get(first, [])
-        )
+        notes, self._notes = self._notes, []
         ascii_only = self.text.isascii()
-        write = keep_edges(self.text[start:end], lambda s: _write(s, ascii_only))
-        self.spans.append(Span(start, end, segment, write, inner))
-
-
-def _is_outside(item: str | Code) -> bool:
-    if isinstance(item, str):
-        return not item.strip()
-    return item.kind in (Kind.MARK, Kind.WORD)
+        self.spans += block_spans(
+            self.text, items, notes, (Kind.MARK, Kind.WORD), unwrap, lambda s: _write(s, ascii_only)
+        )
 
 
 def _closings(text: str) -> dict[int, int]:

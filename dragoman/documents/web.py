@@ -7,7 +7,6 @@ and the like, nor where `translate="no"` or class `notranslate` forbid it.
 
 import html
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 
@@ -16,11 +15,11 @@ from dragoman.documents.document import (
     Document,
     ReadOptions,
     Span,
-    keep_edges,
+    block_spans,
     text_document,
 )
 from dragoman.documents.protect import VOID
-from dragoman.documents.segment import Code, Kind, has_words, normalize, word_set
+from dragoman.documents.segment import Code, Kind, has_words, word_set
 from dragoman.documents.xml_tree import write_attribute, xml_writer
 
 INLINE = word_set(
@@ -64,7 +63,7 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
     last = text.rfind(">") + 1
     reader.feed(text[:last] + text[last:].replace("<", "\0"))
     reader.close()
-    reader.end_block(len(text))
+    reader.end_block()
     yield from reader.spans
 
 
@@ -136,7 +135,7 @@ class _PageReader(HTMLParser):
             self._silent_start = start
             self._kept = tag in KEPT or (refused and tag in INLINE)
             if not self._kept:
-                self.end_block(start)
+                self.end_block()
             return
         self._tag(tag, raw, start, Kind.MARK if tag in VOID else Kind.OPEN)
 
@@ -167,7 +166,7 @@ class _PageReader(HTMLParser):
         elif tag in INLINE:
             self._add(start, start + len(raw), Code(raw, kind, tag))
         else:
-            self.end_block(start)
+            self.end_block()
 
     def handle_data(self, data: str) -> None:
         if not self._silent:
@@ -195,13 +194,13 @@ class _PageReader(HTMLParser):
         self._as_mark(self.text.find(">", start + len(data)) + 1)
 
     def handle_decl(self, decl: str) -> None:
-        self.end_block(self._here())
+        self.end_block()
 
     def handle_pi(self, data: str) -> None:
-        self.end_block(self._here())
+        self.end_block()
 
     def unknown_decl(self, data: str) -> None:
-        self.end_block(self._here())
+        self.end_block()
 
     def _as_mark(self, end: int) -> None:
         start = self._here()
@@ -215,30 +214,12 @@ class _PageReader(HTMLParser):
             self._block.append((last, start, Code(self.text[last:start], Kind.MARK)))
         self._block.append((start, end, item))
 
-    def end_block(self, at: int) -> None:
+    def end_block(self) -> None:
         """Make a segment of the items since the last end, without marks and breaks around it."""
         block, self._block = self._block, []
         inner, self._inner = self._inner, []
-        first, last = 0, len(block)
-        while first < last and _is_outside(block[first][2]):
-            first += 1
-        while last > first and _is_outside(block[last - 1][2]):
-            last -= 1
-        block = block[first:last]
-        segment = normalize(i if isinstance(i, Code) else _BLANK.sub(" ", i) for _, _, i in block)
-        if not has_words(segment):
-            self.spans += inner
-            return
-        start, end = block[0][0], block[-1][1]
-        self.spans += [span for span in inner if not start <= span.start < end]
-        in_codes = []
-        starts = [item_start for item_start, _, _ in block]
-        for span in inner:
-            item_start, item_end, item = block[max(0, bisect_right(starts, span.start) - 1)]
-            if isinstance(item, Code) and item_start <= span.start < item_end:
-                in_codes.append((item.raw, span.moved(-item_start)))
-        write = keep_edges(self.text[start:end], xml_writer())
-        self.spans.append(Span(start, end, segment, write, tuple(in_codes)))
+        edges = (Kind.MARK, Kind.BREAK)
+        self.spans += block_spans(self.text, block, inner, edges, _collapse, xml_writer())
 
     def _attributes(self, tag: str, named: dict[str, str | None], raw: str, start: int) -> None:
         """Find the attributes that are shown to readers."""
@@ -259,8 +240,5 @@ class _PageReader(HTMLParser):
                 (self._inner if tag in INLINE else self.spans).append(span)
 
 
-def _is_outside(item: str | Code) -> bool:
-    """True for white space, marks and breaks, which are dropped at the ends of a block."""
-    if isinstance(item, str):
-        return not item.strip()
-    return item.kind in (Kind.MARK, Kind.BREAK)
+def _collapse(text: str) -> str:
+    return _BLANK.sub(" ", text)
