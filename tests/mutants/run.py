@@ -322,7 +322,8 @@ MUTANTS = [
     ),
     Mutant(
         "links that do not fit the words are believed",
-        INLINE, "fits = len(linked) == target_size and all(s < source_size for s in linked.values())",
+        INLINE,
+        "fits = len(linked) == target_size and all(s < source_size for s in linked.values())",
         "fits = bool(linked)", (PLACING,),
     ),
     Mutant(
