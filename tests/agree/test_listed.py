@@ -9,12 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
-from for_cpu import language_lists
 
 import dragoman as package
 from dragoman.bundle.folder import SHORTLIST, Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig
-from dragoman.convert.learn_shortlist import Links, ShortlistCorpus, learn_shortlist
+from dragoman.convert.learn_shortlist import (
+    Links,
+    ShortlistCorpus,
+    learn_shortlist,
+    shortlist_of,
+)
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
@@ -90,21 +94,13 @@ def language_engine(int8: bool, **settings: object) -> OnnxEngine:
     weights = {
         name: tensor.numpy() for name, tensor in get_weights(small_model(SIZE, **settings)).items()
     }
-    said = {"de": np.arange(SIZE) % 3, "fr": np.arange(SIZE) % 2}
-    found = language_lists(TaggedCodec(), said, 1.0)
+    codec = TaggedCodec()
+    eos, pieces = codec.target.eos, range(SIZE)
+    entries = [(TAGS[">>de<<"], piece) for piece in pieces if piece % 3 and piece != eos]
+    entries += [(TAGS[">>fr<<"], piece) for piece in pieces if piece % 2 and piece != eos]
+    found = shortlist_of(codec.source, codec.target, np.array([eos]), np.array(entries))
     bundle = Bundle(small_config(**settings), TaggedCodec(), weights, {}, shortlist=found)
     return OnnxEngine(to_onnx(bundle, int8))
-
-
-def test_a_language_has_its_most_frequent_pieces_up_to_a_share() -> None:
-    codec = TaggedCodec()
-    said = {"de": np.zeros(SIZE, dtype=int), "fr": np.zeros(SIZE, dtype=int)}
-    said["de"][[20, 21, 22, 0]] = 1000, 100, 10, 5000  # 0 fills up, and no translation holds it
-    said["fr"][[30, 31]] = 7, 7
-    found = language_lists(codec, said, 0.998)
-    assert found.of([4, 9, 3]).tolist() == [3, 20, 21]
-    assert found.of([5, 9, 3]).tolist() == [3, 30, 31]
-    assert found.bringing == {4, 5}
 
 
 @pytest.mark.parametrize("int8", [False, True])
