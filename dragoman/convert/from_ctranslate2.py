@@ -323,11 +323,8 @@ def _text_settings(theirs: SourceFolder, stored: Variables) -> dict[str, Any]:
             "decoder_start_token": "<s>" if begins else "</s>",
         }
     settings |= theirs.settings(CONFIG)
-    if settings.get("layer_norm_epsilon") not in (None, 1e-5):
-        raise ConversionError(
-            f"{theirs.path}: dragoman does not support "
-            f"layer_norm_epsilon={settings['layer_norm_epsilon']!r}."
-        )
+    if settings.get("layer_norm_epsilon") is not None:  # null means the default
+        theirs.require(settings, {"layer_norm_epsilon": 1e-5})
     return settings
 
 

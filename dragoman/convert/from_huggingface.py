@@ -105,12 +105,8 @@ def check_settings(theirs: SourceFolder) -> dict[str, Any]:
             f"{', '.join(KINDS)}."
         )
     kind = KINDS[settings["model_type"]]
-    for name, wanted in MUST_BE.items() if kind.name != "Pegasus" else ():
-        if settings.get(name, wanted) != wanted:
-            raise ConversionError(
-                f"{theirs.path}: dragoman does not support a {kind.name} with "
-                f"{name}={settings[name]}."
-            )
+    if kind.name != "Pegasus":
+        theirs.require(settings, MUST_BE)
     # Our settings have one number for both sides.
     for name in ("attention_heads", "ffn_dim"):
         both = settings.get(f"encoder_{name}"), settings.get(f"decoder_{name}")

@@ -229,11 +229,7 @@ def _settings(theirs: SourceFolder, arrays: dict[str, np.ndarray]) -> dict[str, 
     if SETTINGS not in arrays:
         raise ConversionError(f"{theirs.path}: its weights have no settings ({SETTINGS}).")
     settings = _yaml(arrays[SETTINGS].tobytes().rstrip(b"\0"))
-    for name, expected in MUST_BE.items():
-        if settings.get(name, expected) != expected:
-            raise ConversionError(
-                f"{theirs.path}: dragoman does not support {name}={settings[name]!r}."
-            )
+    theirs.require(settings, MUST_BE)
     sublayer = settings.get("transformer-decoder-autoreg", "self-attention")
     if sublayer not in SUBLAYERS or (sublayer == "rnn" and settings.get("dec-cell") != "ssru"):
         raise ConversionError(

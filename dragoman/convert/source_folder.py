@@ -61,6 +61,14 @@ class SourceFolder:
             settings |= self.read_json(name) if self.has(name) else {}
         return settings
 
+    def require(self, settings: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
+        """Raise a ConversionError if a setting differs from its only supported value."""
+        for name, value in supported.items():
+            if settings.get(name, value) != value:
+                raise ConversionError(
+                    f"{self.path}: dragoman does not support {name}={settings[name]!r}."
+                )
+
     def of_shape(self, name: str, array: np.ndarray | None, shape: Shape) -> np.ndarray:
         """Return a weight in float32; raise a ConversionError unless it has the expected shape."""
         if array is None:
