@@ -39,12 +39,12 @@ import dragoman
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.documents import inline
-from dragoman.documents.document import Options
-from dragoman.documents.driving import as_said, translate_segments
-from dragoman.documents.inline import Said
-from dragoman.documents.protect import within
-from dragoman.documents.segment import Kind, Segment, codes, same_structure, written
-from dragoman.documents.translating import translating
+from dragoman.documents.document import ReadOptions
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.protect import protect_texts
+from dragoman.documents.rounds import translation_rounds
+from dragoman.documents.segment import Kind, Segment, codes, same_structure, serialize
+from dragoman.documents.translate import run_rounds, sentence_result
 from dragoman.documents.web import read as read_html
 from dragoman.text.parallel import read_lines
 
@@ -87,27 +87,29 @@ def marked(draw: random.Random) -> str:
 def placeholders(count: int) -> None:
     draw = random.Random(1)
 
-    def scrambled(text: str) -> Said:
+    def scrambled(text: str) -> SentenceResult:
         words = [word for word in text.split() for _ in range(draw.choice([0, 1, 1, 1, 2]))]
         draw.shuffle(words)
         words += draw.choices(["neu", "%s", "{0}", "<b>", "X47"], k=draw.randrange(3))
         read = max(1, len(text.split()))
-        return Said(" ".join(words), tuple((draw.randrange(read), t) for t in range(len(words))))
+        return SentenceResult(
+            " ".join(words), tuple((draw.randrange(read), t) for t in range(len(words)))
+        )
 
     wrong = 0
     for _ in range(count):
         text = marked(draw)
-        rounds = translating([(text,)])
+        rounds = translation_rounds([(text,)])
         try:
             asked = next(rounds)
             while True:
                 asked = rounds.send([scrambled(sentence.text) for sentence in asked])
         except StopIteration as end:
             (after,) = end.value
-        balanced = re.sub(r"<(/?)[bia]>", r"<\1>", written(after)).count("<>") == text.count(
+        balanced = re.sub(r"<(/?)[bia]>", r"<\1>", serialize(after)).count("<>") == text.count(
             "</b>"
         ) + text.count("</i>") + text.count("</a>")
-        wrong += not (same_structure(within((text,)), after) and balanced)
+        wrong += not (same_structure(protect_texts((text,)), after) and balanced)
     print(f"{count:,} texts, {wrong} with a code lost, gained, altered or in another element")
     sys.exit(bool(wrong))
 
@@ -122,8 +124,8 @@ def html(corpora: Path, count: int) -> None:
     plain = translator(sources, request)
     between = time.process_time()
     segments = [(tagged(source, draw),) for source in sources]
-    found = translate_segments(translator, segments, request)
-    with_tags = [re.sub(r"<[^<>]*>", "", written(segment)) for segment in found]
+    found = run_rounds(translator, translation_rounds(segments), request)
+    with_tags = [re.sub(r"<[^<>]*>", "", serialize(segment)) for segment in found]
     end = time.process_time()
     bleus = [sacrebleu.corpus_bleu(texts_, [references]).score for texts_ in (plain, with_tags)]
     same = sum(a == b for a, b in zip(plain, with_tags, strict=True))
@@ -180,7 +182,9 @@ def paragraphs(folder: Path, to: str, count: int, pages: str = "{}/*.html") -> l
     many segments, each text once; not what has the same text in both."""
     found: dict[str, Paragraph] = {}
     for page, other in translated_pages(folder, pages, to):
-        ours, theirs = (read_html(path.read_bytes(), Options()).segments for path in (page, other))
+        ours, theirs = (
+            read_html(path.read_bytes(), ReadOptions()).segments for path in (page, other)
+        )
         if len(ours) != len(theirs):
             continue
         for source, reference in zip(ours, theirs, strict=True):
@@ -196,7 +200,7 @@ def paragraphs(folder: Path, to: str, count: int, pages: str = "{}/*.html") -> l
 
 def bare(segment: Segment) -> str:
     """Without tags; what stands between those of a code is a word of the text."""
-    raw = written(segment)
+    raw = serialize(segment)
     return " ".join(re.sub(r"<[^<>]*>", "", raw).split())
 
 
@@ -278,7 +282,7 @@ def placed(
 ) -> list[Segment]:
     """The segments translated, their tags placed by this aligner."""
     linked = replace(request, alignments=True)
-    rounds = translating(segments)
+    rounds = translation_rounds(segments)
     try:
         asked = next(rounds)
         while True:
@@ -289,7 +293,7 @@ def placed(
                 if aligner != "attention":
                     given = {t: s for s, t in links} if aligner == "both" else {}
                     links = lexical_links(sentence.text, translation, known, given)
-                answers.append(Said(translation.text, links))
+                answers.append(SentenceResult(translation.text, links))
             asked = rounds.send(answers)
     except StopIteration as end:
         return list(end.value)
@@ -299,7 +303,9 @@ def agreement(found: list[Segment], references: list[Segment]) -> float:
     """F1 of the words in elements, against those in the same elements of the references."""
     common = said = wanted = 0
     for segment, reference in zip(found, references, strict=True):
-        pairs = zip(enclosed(within(segment)), enclosed(within(reference)), strict=False)
+        pairs = zip(
+            enclosed(protect_texts(segment)), enclosed(protect_texts(reference)), strict=False
+        )
         for (raw, ours), (other, theirs) in pairs:
             if raw == other:
                 common += (ours & theirs).total()
@@ -327,7 +333,7 @@ def marks(
                     right, known = right + good, known + all_
                     if show and way == "as it is" and good < all_:
                         for of_one in (*paragraph, segment):
-                            print("   ", " ".join(written(of_one).split()))
+                            print("   ", " ".join(serialize(of_one).split()))
                         print()
                 share = right / max(1, known)
                 print(f"en-{to}, {half}, {way}: {right} of {known} ({share:.1%})", flush=True)
@@ -336,10 +342,10 @@ def marks(
 @contextmanager
 def attention_alone() -> Iterator[None]:
     """Elements are placed by links, and by nothing else."""
-    placing = inline._Placing
-    changed = ("_alike", "_without_articles", "_verbatim", "_weight")
+    placing = inline._TagPlacer
+    changed = ("_unchanged_words", "_without_articles", "_verbatim", "_weight")
     before = {name: getattr(placing, name) for name in changed}
-    placing._alike = lambda self, child: set()  # type: ignore[method-assign]
+    placing._unchanged_words = lambda self, child: set()  # type: ignore[method-assign]
     placing._without_articles = (  # type: ignore[method-assign]
         lambda self, child, parent, start, end: (start, end)
     )
@@ -356,14 +362,14 @@ def by_memory(
     translator: Translator, segments: list[Segment], request: Request, answers: dict
 ) -> list[Segment]:
     """Translated; what was asked for before is answered in the same way."""
-    rounds = translating(segments)
+    rounds = translation_rounds(segments)
     try:
         asked = next(rounds)
         while True:
             new = [sentence for sentence in dict.fromkeys(asked) if sentence not in answers]
             said = translator([s.text for s in new], replace(request, alignments=True))
             answers.update(
-                (sentence, as_said(translation))
+                (sentence, sentence_result(translation))
                 for sentence, translation in zip(new, said, strict=True)
             )
             asked = rounds.send([answers[sentence] for sentence in asked])
@@ -376,8 +382,8 @@ def same_marks(segment: Segment, reference: Segment) -> tuple[int, int]:
     in the reference the translation has at all."""
     has = Counter(re.findall(r"\w+", bare(segment).lower()))
     right = known = 0
-    ours = enclosed(within(segment))
-    for wanted in enclosed(within(reference)):
+    ours = enclosed(protect_texts(segment))
+    for wanted in enclosed(protect_texts(reference)):
         if wanted[1] and wanted[1] <= has:
             known += 1
             if wanted in ours:  # of elements that are written alike, any: they may change places
@@ -395,10 +401,11 @@ def tags(corpora: Path, count: int) -> None:
                 cases.append((source, word))
     cases = cases[:: max(1, len(cases) // count)][:count]
     segments = [(re.sub(rf"\b{word}\b", f"<b>{word}</b>", source),) for source, word in cases]
-    found = translate_segments(dragoman.load(), segments, Request(to="de", source_language="en"))
+    request = Request(to="de", source_language="en")
+    found = run_rounds(dragoman.load(), translation_rounds(segments), request)
     right = known = 0
     for (_, word), segment in zip(cases, found, strict=True):
-        text = written(segment)
+        text = serialize(segment)
         forms = "|".join(DICTIONARY[word].split())
         if len(re.findall(rf"\b(?:{forms})\b", text)) != 1:
             continue

@@ -45,13 +45,13 @@ from typing import NamedTuple
 
 from zoo_readers import pages, structure
 
-from dragoman.documents.document import Document, Options
-from dragoman.documents.driving import translate_segments
+from dragoman.documents.document import Document, ReadOptions
 from dragoman.documents.formats import BY_ENDING, read
-from dragoman.documents.inline import Said
-from dragoman.documents.protect import within
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.protect import protect_texts
+from dragoman.documents.rounds import SentenceRequest, translation_rounds
 from dragoman.documents.segment import Segment, has_words
-from dragoman.documents.translating import Sentence, translating
+from dragoman.documents.translate import run_rounds
 from dragoman.errors import DragomanError
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -196,16 +196,16 @@ def loudly(segments: list[Segment], seed: int) -> list[Segment]:
     """In capitals, two words of each sentence in each other's place."""
     draw = random.Random(seed)
 
-    def say(sentence: Sentence) -> Said:
+    def say(sentence: SentenceRequest) -> SentenceResult:
         words = sentence.text.split()
         order = list(range(len(words)))
         first, second = draw.randrange(len(words)), draw.randrange(len(words))
         order[first], order[second] = order[second], order[first]
         # a stand-in is a name, and comes through as it is
         text = " ".join(w if w.istitle() else w.upper() for w in (words[i] for i in order))
-        return Said(text, tuple((source, target) for target, source in enumerate(order)))
+        return SentenceResult(text, tuple((source, target) for target, source in enumerate(order)))
 
-    rounds = translating(segments)
+    rounds = translation_rounds(segments)
     try:
         sentences = next(rounds)
         while True:
@@ -218,7 +218,7 @@ def longer(segment: Segment) -> Segment:
     """Words with letters that are not ASCII."""
     return tuple(
         re.sub(r"[A-Za-z]{3,}", r"\g<0>ßé", item) if isinstance(item, str) else item
-        for item in within(segment)
+        for item in protect_texts(segment)
     )
 
 
@@ -238,7 +238,9 @@ class Run:
             from dragoman.decode.request import Request
 
             translator, request = dragoman.load(), Request(to=TO, source_language="en")
-            self.translate = lambda segments: translate_segments(translator, segments, request)
+            self.translate = lambda segments: run_rounds(
+                translator, translation_rounds(segments), request
+            )
         self.results = (out / f"results.{number}.jsonl").open("w")
         signal.signal(signal.SIGVTALRM, _too_long)
 
@@ -259,7 +261,7 @@ class Run:
     def _outcome(self, file: File, name: str) -> tuple[str, str]:
         raw = file.path.read_bytes()
         format_ = BY_ENDING[file.ending]
-        options = Options(to=TO, encoding="latin-1", everything=True)
+        options = ReadOptions(to=TO, encoding="latin-1", everything=True)
         try:
             document = read(file.path.name, raw, format_, options)
             if not any(map(has_words, document.segments)):

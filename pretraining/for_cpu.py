@@ -8,7 +8,8 @@
 """
 
 import argparse
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice, permutations
 from pathlib import Path
@@ -17,14 +18,16 @@ import numpy as np
 from data import LANGUAGES, OTHERS, tatoeba
 
 from dragoman.bundle.folder import read_bundle, write_bundle
+from dragoman.convert.learn_shortlist import shortlist_of
 from dragoman.convert.ranges import measure_ranges
-from dragoman.convert.shortlist import language_lists
 from dragoman.text.codec import Codec
 from dragoman.text.parallel import read_lines
+from dragoman.text.shortlist import Shortlist
 
 SHARE = 0.9998
 COUNTED = 60_000  # lines of a file at most
 MEASURED = 20  # pairs of a corpus and a direction
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # SentencePiece's pieces for letters without a piece
 
 
 def main(corpora: Path, model: Path) -> None:
@@ -33,6 +36,23 @@ def main(corpora: Path, model: Path) -> None:
     lists = language_lists(bundle.codec, said, SHARE)
     ranges = measure_ranges(bundle, pairs(bundle.codec, corpora))
     write_bundle(model, replace(bundle, shortlist=lists, ranges=ranges))
+
+
+def language_lists(codec: Codec, counts: Mapping[str, np.ndarray], share: float) -> Shortlist:
+    """Build a list for each target language, which its tag brings in.
+
+    `counts` has the occurrences of each target piece by language. A list holds the most frequent
+    pieces that make up this share of the text, and the bytes, which can write anything.
+    """
+    target = codec.target
+    always = np.array([target.eos, *(target.ids[p] for p in target.ids if _BYTE.fullmatch(p))])
+    entries = []
+    for to, own in counts.items():
+        order = np.argsort(-own, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(own[order]), share * own.sum())) + 1
+        entries += [(codec.tag(to), piece) for piece in order[:enough].tolist()]
+    pairs = np.array(entries)
+    return shortlist_of(codec.source, target, always, pairs[~np.isin(pairs[:, 1], always)])
 
 
 def occurrences(codec: Codec, corpora: Path, language: str) -> np.ndarray:

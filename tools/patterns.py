@@ -39,11 +39,11 @@ MADE = {
     "decode/promises/stand_ins.py lost_spans": r"r'(?<!\w)span(?!\w)'",
     "decode/promises/stand_ins.py with_spans": r"r'(?<!\w)X47(?!\w)'",
     "documents/archive.py _reader": r"r'(?:.*/)?content\.xml|ppt/(?:slides|notes)/[^/]+\.xml'",
-    "documents/inline.py placed": r"r'(?<!\w)X47(?!\w)'",
-    "documents/inline.py _alike": r"r'(?<!\w)word(?!\w)'",
+    "documents/inline.py restore": r"r'(?<!\w)X47(?!\w)'",
+    "documents/inline.py _unchanged_words": r"r'(?<!\w)word(?!\w)'",
     "documents/inline.py _verbatim": r"r'(?<!\w)inner(?!\w)'",
-    "documents/light.py __init__": "[import_module(f'dragoman.documents.{name}').MARKUP._pattern"
-    " for name in ('rst', 'adoc')]",
+    "documents/line_markup.py __init__": "[import_module(f'dragoman.documents.{name}')"
+    ".MARKUP._pattern for name in ('rst', 'adoc')]",
     "documents/mail.py _part": r"r'(?:\r?\n|^)--edge(--)?[ \t]*+(?=\r?\n|\Z)'",
     "documents/rst_tables.py table_span": r"r'(?<![=-])[=-]'",
     "documents/rst_tables.py _rows": r"r'(?<![=-])[=-]'",

@@ -1,1 +1,1 @@
-"""One folder is one model: its weights, pieces, settings and card; adapters beside it."""
+"""A bundle is a folder with one model: its weights, pieces, settings and card, and an adapter."""

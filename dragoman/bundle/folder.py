@@ -6,23 +6,24 @@
     shared.spm          text to ids; or source.spm and target.spm; word lists end in .json
     languages.json      its languages
     pieces.json         the vocabulary, if it comes from another system
-    card.json           where it comes from: corpus, scores, cost
+    card.json           its origin: corpus, scores, cost
     shortlist.safetensors       which pieces may translate which
-    ranges.json         how large the inputs of its products become, for int8
-    adapter.safetensors what `dragoman adapt` trained: low-rank matrices and their gate
+    ranges.json         ranges of the inputs of its products, for int8
+    adapter.safetensors low-rank matrices and their gate, from `dragoman adapt`
 
 Loading runs no code and opens no file outside this list. A file's type, size, links and hash are
 checked before it is parsed, then its content, then whether all files fit together. ONNX graphs are
 not part of a bundle: `engine/onnx` builds them. Graphs listed by older bundles are never opened.
 
-A model is named by its folder, or by the name of one that comes with the package (`pretrained/`);
-`hub` adds the names of the Hugging Face hub.
+A model is named by its folder, or by the name of a bundled one (`pretrained/`); `hub` adds the
+names of the Hugging Face hub.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,8 +55,9 @@ from dragoman.text.shortlist import Shortlist
 
 _FORMAT = 1
 MANIFEST, _CONFIG, CARD = "manifest.json", "config.toml", "card.json"
-_OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}  # of versions that stored graphs
-# the first there
+# Listed by bundles of versions that stored graphs; ignored.
+_OLD_GRAPHS = {"encoder.onnx", "step.onnx", "listed_step.onnx"}
+# The first of these that a model has is its output matrix.
 OUTPUT_MATRICES = (
     "output.weight",
     "target_embedding.words.weight",
@@ -66,14 +68,15 @@ SHORTLIST = "shortlist.safetensors"
 ADAPTER = "adapter.safetensors"
 RANGES = "ranges.json"
 _KNOWN_FILES = {WEIGHTS, _CONFIG, CARD, SHORTLIST, ADAPTER, RANGES} | CODEC_FILES
-_ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle that was made for that engine
+_ENGINE, ONNX = "engine", "onnx"  # in the manifest of a bundle for this engine
 _MIB = 2**20
 _LARGEST = {MANIFEST: _MIB, _CONFIG: 4 * _MIB, CARD: 4 * _MIB}  # bytes
+# All other files but the weights may have the size of a vocabulary.
 _LARGEST |= {LANGUAGES_FILE: _MIB, RANGES: _MIB}
 LARGEST_VOCABULARY = 32 * _MIB  # and shortlist
 _LARGEST_HEADER = 16 * _MIB  # of the weights
 UNFINISHED = "unfinished"
-"""Says on a card how far the training has come, while it goes on."""
+"""Entry of a card that describes the progress of an unfinished training."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +86,16 @@ class Bundle:
     weights: Mapping[str, np.ndarray]  # as stored: matrices in float, or in int8 with their scales
     card: Mapping[str, Any]
     shortlist: Shortlist | None = None
-    # "onnx": what it was made for, and what runs it where nobody asks for another
+    # "onnx" if it was made for that engine, which then runs it by default.
     engine: str = "auto"
-    # what is added to the weights (`low_rank`), for which sentences (`gate`)
+    # Low-rank matrices to be added to the weights (`low_rank`), and for which sentences (`gate`).
     adapter: Mapping[str, np.ndarray] | None = None
-    # the largest number that each norm and each attention puts out, by its name; {}: not measured
+    # The largest output of each norm and attention, by name; empty if not measured.
     ranges: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gate(self) -> Gate | None:
-        """The sentences that the adapter is for; None if it is for all."""
+        """Return the gate of the adapter; None if the adapter is for all sentences."""
         return Gate.of(self.adapter, len(self.codec.source)) if self.adapter else None
 
     def merged(self) -> "Bundle":
@@ -100,10 +103,11 @@ class Bundle:
         if self.adapter is None:
             return self
         weights = adapted(self.weights, self.adapter)
-        return replace(self, weights=weights, adapter=None, ranges={})  # of the model before
+        # The ranges were measured without the adapter.
+        return replace(self, weights=weights, adapter=None, ranges={})
 
     def float_weights(self) -> dict[str, np.ndarray]:
-        """The weights in float, with the adapter merged; writable, as PyTorch requires."""
+        """Return the weights in float with the adapter merged; writable, as PyTorch requires."""
         floats = dequantize(self.merged().weights)
         return {name: np.require(array, requirements="W") for name, array in floats.items()}
 
@@ -114,7 +118,7 @@ class Bundle:
 
 
 def parameters_by_part(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """How many numbers each part of a model has. An output without any shares the embeddings'.
+    """Count the numbers of each part of a model. A shared output counts with the embeddings.
 
     >>> parameters_by_part({"encoder.0.norm": np.zeros(3), "source_embedding.w": np.zeros((2, 2))})
     {'embeddings': 4, 'encoder': 3, 'decoder': 0, 'output': 0}
@@ -136,19 +140,20 @@ def bundled_models() -> list[str]:
 def model_folders(
     model: str | Path, source: str = "", target: str = "", text: str = ""
 ) -> list[str]:
-    """The folders that a comma joins; without any, that of a bundled model for these languages. A
-    folder of several models stands for the one for these languages.
+    """Return the folders of models separated by commas.
 
-    If no source language is given, it is detected from the text.
+    Without a name, or with a folder that contains several models, choose the model for these
+    languages. If no source language is given, it is detected from the text.
     """
     named = [_folder(part) for part in str(model).split(",") if part]
+    # One folder may contain a model for each language pair.
     models = models_in(Path(named[0])) if len(named) == 1 else []
     if named and not models:
         return named
     models = models or models_in(PRETRAINED)
     if not models:
-        raise BundleError(f"{PRETRAINED} holds no model: name one.")
-    if len(models) == 1:  # whether it knows the languages is asked later, with its own words
+        raise BundleError(f"{PRETRAINED} has no model: name one.")
+    if len(models) == 1:  # loading it will check the languages, with better messages
         return [str(models[0])]
     languages = [_read_languages(folder) for folder in models]
     source = source or (AUTO if text else "")
@@ -164,20 +169,27 @@ def models_in(folder: Path) -> list[Path]:
 
 def _read_languages(folder: Path) -> Languages:
     facts = read_manifest(folder).files.get(LANGUAGES_FILE, {})
-    try:
+    with _errors_in(folder):
         raw = _verified(folder / LANGUAGES_FILE, facts, _LARGEST[LANGUAGES_FILE])
         return Languages.from_bytes(raw)
-    except BundleError as error:
+
+
+@contextmanager
+def _errors_in(folder: Path) -> Iterator[None]:
+    """Make errors name the folder."""
+    try:
+        yield
+    except (ConfigError, BundleError) as error:
         raise BundleError(f"{folder}: {error}") from None
+    except MemoryError:
+        raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
 
 
 def _folder(name: str) -> str:
-    inside = PRETRAINED / name
-    return (
-        str(inside)
-        if name == Path(name).name and not Path(name).exists() and inside.is_dir()
-        else name
-    )
+    """Resolve the name of a bundled model; a folder of that name takes precedence."""
+    bundled = PRETRAINED / name
+    is_bundled = name == Path(name).name and not Path(name).exists() and bundled.is_dir()
+    return str(bundled) if is_bundled else name
 
 
 def write_bundle(folder: Path, bundle: Bundle) -> None:
@@ -187,14 +199,13 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
         _CONFIG: write_toml(bundle.config).encode(),
         CARD: (json.dumps(dict(bundle.card), indent=2, ensure_ascii=False) + "\n").encode(),
         **bundle.codec.to_files(),
-        **({SHORTLIST: bundle.shortlist.to_bytes()} if bundle.shortlist else {}),
-        **(
-            {RANGES: (json.dumps(dict(bundle.ranges), indent=1) + "\n").encode()}
-            if bundle.ranges
-            else {}
-        ),
-        **({ADAPTER: safetensors.numpy.save(dict(bundle.adapter))} if bundle.adapter else {}),
     }
+    if bundle.shortlist:
+        files[SHORTLIST] = bundle.shortlist.to_bytes()
+    if bundle.ranges:
+        files[RANGES] = (json.dumps(dict(bundle.ranges), indent=1) + "\n").encode()
+    if bundle.adapter:
+        files[ADAPTER] = safetensors.numpy.save(dict(bundle.adapter))
     facts = {
         name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
         for name, raw in files.items()
@@ -204,9 +215,11 @@ def write_bundle(folder: Path, bundle: Bundle) -> None:
     manifest["files"] = facts
     with storage_errors(f"writing the model into {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
+        # Without its manifest, a half-written folder is never mistaken for the old bundle.
         (folder / MANIFEST).unlink(missing_ok=True)
         for name, raw in files.items():
             write_atomically(folder / name, raw)
+        # The manifest comes last: it makes the folder a bundle.
         write_atomically(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
 
 
@@ -214,7 +227,7 @@ def read_bundle(folder: str | Path) -> Bundle:
     """Read and verify a bundle; each kind of damage has its own message."""
     folder = Path(_folder(str(folder)))
     manifest = read_manifest(folder)
-    try:
+    with _errors_in(folder):
         for name in (WEIGHTS, _CONFIG):
             if name not in manifest.files:
                 raise BundleError(f"{MANIFEST} does not list {name}: the bundle is incomplete.")
@@ -230,7 +243,7 @@ def read_bundle(folder: str | Path) -> Bundle:
         )
         _check_weights(config, codec, weights)
         adapter = read_tensors(files[ADAPTER]) if ADAPTER in files else None
-        if adapter is not None:  # does it fit?
+        if adapter is not None:  # raise an error if it does not fit
             factors(weights, adapter)
             Gate.of(adapter, len(codec.source))
         shortlist = None
@@ -248,36 +261,27 @@ def read_bundle(folder: str | Path) -> Bundle:
             adapter,
             _ranges(files.get(RANGES, b"{}")),
         )
-    except (ConfigError, BundleError) as error:
-        raise BundleError(f"{folder}: {error}") from None
-    except MemoryError:
-        raise BundleError(f"{folder}: this machine has too little memory for the model.") from None
 
 
 def read_config(folder: str | Path) -> Config:
     """Read only the settings of a bundle."""
     folder = Path(_folder(str(folder)))
     files = read_manifest(folder).files
-    try:
+    with _errors_in(folder):
         if _CONFIG not in files:
             raise BundleError(f"{MANIFEST} does not list {_CONFIG}: the bundle is incomplete.")
         return _config(_verified(folder / _CONFIG, files[_CONFIG], _LARGEST[_CONFIG]))
-    except (ConfigError, BundleError) as error:
-        raise BundleError(f"{folder}: {error}") from None
 
 
 def read_card(folder: Path) -> dict[str, Any]:
     """Read only the card of a bundle."""
-    files = read_manifest(folder).files
-    try:
-        facts = files.get(CARD)
+    facts = read_manifest(folder).files.get(CARD)
+    with _errors_in(folder):
         return _card(_verified(folder / CARD, facts, _LARGEST[CARD]) if facts else b"{}")
-    except BundleError as error:
-        raise BundleError(f"{folder}: {error}") from None
 
 
 def read_weights(raw: bytes) -> dict[str, np.ndarray]:
-    """Like `read_tensors`, but as read-only views of `raw`."""
+    """Read tensors like `read_tensors`, but as read-only views of `raw`."""
     try:
         return tensors(raw)
     except ValueError as error:
@@ -288,18 +292,18 @@ def read_tensors(raw: bytes) -> dict[str, np.ndarray]:
     """Read the tensors of a safetensors file."""
     try:
         return dict(safetensors.numpy.load(raw))
-    # KeyError: an unknown kind
+    # KeyError is raised for an unknown type of numbers.
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
         raise BundleError(f"the tensors cannot be read ({error}).") from None
 
 
 class Manifest(NamedTuple):
-    files: dict[str, dict[str, Any]]  # with size and hash
+    files: dict[str, dict[str, Any]]  # size and hash by name
     engine: str
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return the files that a bundle lists, and the engine that it was made for."""
+    """Return the files of a bundle, and the engine that it was made for."""
     path = folder / MANIFEST
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such model folder.")
@@ -313,13 +317,15 @@ def read_manifest(folder: Path) -> Manifest:
         if not isinstance(files, dict):
             raise TypeError("it lists no files")
     except FileNotFoundError:
+        # A folder of a run gets its manifest with the first validation.
         unfinished = (folder / "run.toml").exists()
         remedy = (
-            "its training has not come to a validation yet: go on with dragoman train --resume."
+            "its training has not reached a validation yet: continue it with dragoman train "
+            "--resume."
             if unfinished
             else "not a model folder."
         )
-        raise BundleError(f"{folder} holds no {MANIFEST}: {remedy}") from None
+        raise BundleError(f"{folder} has no {MANIFEST}: {remedy}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BundleError(f"{path} cannot be read ({error}).") from None
     if version != _FORMAT:
@@ -327,7 +333,8 @@ def read_manifest(folder: Path) -> Manifest:
             f"{path} has format {version!r}; dragoman {__version__} reads format {_FORMAT}."
         )
     if engine not in ("auto", ONNX):
-        raise BundleError(f"{path} names the engine {engine!r}; it can be {ONNX!r}, or none.")
+        raise BundleError(f"{path} names the engine {engine!r}; only {ONNX!r} is possible.")
+    # Graphs in a bundle meant that it was made for the ONNX engine.
     if _OLD_GRAPHS & files.keys():
         engine = ONNX
     if unknown := sorted(files.keys() - _KNOWN_FILES - _OLD_GRAPHS):
@@ -336,22 +343,24 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _verified(path: Path, facts: Mapping[str, Any], limit: int) -> bytes:
-    """What a file holds, if it is what the manifest says.
+    """Return the content of a file after comparing it with the manifest.
 
-    Size and kind are looked at before it is read.
+    Size and type are checked before it is read.
     """
     if escapes_folder(path, path.parent):
         raise BundleError(f"{path.name} is a link that leads out of the bundle.")
     try:
         size, digest = facts["size"], facts["sha256"]
     except (KeyError, TypeError):
-        raise BundleError(f"{MANIFEST} says neither size nor hash of {path.name}.") from None
+        raise BundleError(f"{MANIFEST} lacks the size or hash of {path.name}.") from None
     try:
+        # Checked first: a wrong size is the most common damage, and costs nothing to find.
         actual = path.stat().st_size
         if actual != size:
             raise BundleError(
                 f"{path.name} has {actual:,} bytes, its manifest says {size}: the file is damaged."
             )
+        # The weights may have been read and hashed during the imports.
         content = take_prefetched(path)
         if content is None or len(content.raw) > limit:
             raw = read_regular(path, limit)
@@ -373,12 +382,13 @@ def _config(raw: bytes) -> Config:
 
 
 def _most_weights(config: Config, codec: Codec) -> int:
-    """The most bytes that the weights may have.
-
-    That is what the settings call for, and what fits into memory beside a copy.
+    """Return the largest possible size of the weights in bytes: what the settings call for, and
+    half of the memory, so that a copy fits.
     """
+    # Only of a plain Transformer the sizes follow from the settings without torch.
     if beyond_plain(config.model, in_graphs=True):
         return memory_bytes() // 2
+    # Four bytes a number, and room for the header: int8 needs less.
     shapes = plain_weights(config.model, len(codec.source), len(codec.target), codec.shared)
     return min(
         memory_bytes() // 2, _LARGEST_HEADER + sum(4 * math.prod(shape) for _, shape in shapes)
@@ -386,10 +396,7 @@ def _most_weights(config: Config, codec: Codec) -> int:
 
 
 def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarray]) -> None:
-    """All checks that need no torch.
-
-    Torch checks the names and shapes of other architectures.
-    """
+    """Run all checks that need no torch; it checks the names and shapes of other architectures."""
     if wrong := misfit(weights):
         raise BundleError(f"{wrong}.")
     if not beyond_plain(config.model, in_graphs=True):
@@ -398,7 +405,7 @@ def _check_weights(config: Config, codec: Codec, weights: Mapping[str, np.ndarra
         )
     for name, array in weights.items():
         if array.dtype not in (np.float32, np.uint8, np.int32):
-            raise BundleError(f"weight {name} is stored as {array.dtype}, which no model has.")
+            raise BundleError(f"weight {name} is stored as {array.dtype}, which no model uses.")
 
 
 def _ranges(raw: bytes) -> dict[str, float]:
@@ -406,9 +413,10 @@ def _ranges(raw: bytes) -> dict[str, float]:
         ranges = dict(parse_json(raw))
     except (ValueError, TypeError) as error:
         raise BundleError(f"{RANGES} cannot be read ({error}).") from None
+    # A scale of zero, infinity or NaN would make every product useless.
     for name, largest in ranges.items():
         if not isinstance(largest, float) or not 0 < largest < math.inf:
-            raise BundleError(f"{RANGES} gives {name!r} no range, a number above zero.")
+            raise BundleError(f"{RANGES}: the range of {name!r} is not a positive number.")
     return ranges
 
 
@@ -416,6 +424,7 @@ def _card(raw: bytes) -> dict[str, Any]:
     """Parse a card and check the types of the entries that get printed."""
     try:
         card = dict(parse_json(raw))
+        # Only entries that are printed or compared are checked.
         texts = [*card.get("from", []), *card.get("to", []), card.get("scored_on", "")]
         for score in card.get("scores", []):
             texts += [score["name"], score["signature"]]
@@ -424,5 +433,5 @@ def _card(raw: bytes) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise BundleError(f"{CARD} cannot be read ({error}).") from None
     if not all(isinstance(text, str) for text in texts):
-        raise BundleError(f"{CARD} has a language or a score whose name is not text.")
+        raise BundleError(f"{CARD} has a language or a score whose name is not a string.")
     return card

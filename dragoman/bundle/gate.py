@@ -25,9 +25,9 @@ class Gate:
 
     @classmethod
     def of(cls, adapter: Mapping[str, np.ndarray], pieces: int) -> "Gate | None":
-        """Read the gate of an adapter for a source vocabulary of this size.
+        """Return the gate of an adapter for a source vocabulary of this size.
 
-        None if the adapter is for all sentences.
+        None means that the adapter is for all sentences.
         """
         votes = adapter.get(GATE)
         if votes is None:
@@ -43,4 +43,5 @@ class Gate:
         >>> gate([0, 1]), gate([0, 1, 1, 1]), gate([0, 0, 2])
         (True, False, False)
         """
+        # A sum in float32 could depend on the order of the pieces.
         return bool(self.votes[np.asarray(source)].sum(dtype=np.float64) > 0)

@@ -33,6 +33,7 @@ def quantize_rows(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     [[192, 1]]
     """
     largest = np.abs(matrix).max(axis=1)
+    # A row of zeros would have the scale 0; any other works.
     scales = np.where(largest > 0, largest, 1) / 127
     return (np.rint(matrix / scales[:, None]) + ZERO).astype(np.uint8), scales.astype(np.float32)
 
@@ -64,6 +65,7 @@ def signed(stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     [[64, -127]]
     """
     return {
+        # XOR with 128 flips the sign bit, which subtracts 128 modulo 256.
         name: (array ^ np.uint8(ZERO)).view(np.int8) if array.dtype == np.uint8 else array
         for name, array in stored.items()
     }
@@ -91,6 +93,7 @@ def _small_pairs(matrix: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np
     small, larger = np.empty_like(matrix), np.empty_like(scales)
     for first in range(0, len(matrix), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
+        # In 16 bits, because the sum of two bytes does not fit into 8.
         numbers = matrix[rows].astype(np.int16) - ZERO
         paired = numbers[:, : numbers.shape[1] // 2 * 2]
         largest = np.abs(paired[:, ::2] + paired[:, 1::2]).max(axis=1, initial=0)

@@ -25,6 +25,7 @@ def adapted(
     result = dict(weights)
     for name, (up, down) in factors(weights, adapter).items():
         change = up.astype(np.float32) @ down.astype(np.float32)
+        # An int8 matrix is changed in float and quantized again with new scales.
         if name + SCALES in weights:
             stored = {key: weights[key] for key in (name, name + SCALES)}
             changed = dequantize(stored)[name] + change
@@ -39,6 +40,7 @@ def factors(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return U and D by matrix name; raise a BundleError if they do not fit."""
     pairs = dict[str, tuple[np.ndarray, np.ndarray]]()
+    # Both factors are named after their matrix.
     names = {name.removesuffix(UP).removesuffix(DOWN) for name in adapter if name != GATE}
     for name in sorted(names):
         up, down = adapter.get(name + UP), adapter.get(name + DOWN)
@@ -53,6 +55,7 @@ def factors(
             )
         if up.dtype.kind != "f" or down.dtype.kind != "f":
             raise BundleError(f"the adapter's {name} is stored as {up.dtype}, not in floats.")
+        # NaN or infinity would spread to every output.
         if not (np.isfinite(up).all() and np.isfinite(down).all()):
             raise BundleError(f"the adapter's {name} holds numbers that are not finite.")
         pairs[name] = up, down

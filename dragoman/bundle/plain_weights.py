@@ -24,6 +24,7 @@ def plain_weights(
     `source` and `target` are vocabulary sizes; `shared` says that they are one vocabulary.
     """
     width, tied = config.d_model, config.share_embeddings
+    # A shared vocabulary shares one matrix; else the output shares the target's embeddings.
     if tied == "auto":
         tied = "all" if shared else "target"
     yield "source_embedding.words.weight", (source, width)
@@ -54,6 +55,7 @@ def _layer(config: ModelConfig, name: str, attentions: list[str]) -> Iterator[tu
             and "cross" in attentions
             and config.decoder_self_attention == "ssru"
         ):
+            # The SSRU has no output projection, and its value no bias.
             yield f"{name}.recurrence.value.weight", (width, width)
             yield from _affine(f"{name}.recurrence.forget", (width, width))
             continue
@@ -79,7 +81,7 @@ def check_plain_weights(
     None may be missing, unknown, misshapen or of another type.
     """
     known = set()
-    # stops at the first missing weight, so absurd settings cost no time
+    # Stop at the first missing weight, so absurd settings cost no time.
     for name, shape in plain_weights(config, source, target, shared):
         if name not in weights:
             raise BundleError(f"weight {name} is missing.")
@@ -105,6 +107,7 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> np.ndarray:
 
     PE(pos, 2i) = sin(pos / base^(2i/D)), PE(pos, 2i+1) = cos(the same).
     """
+    # Features 2i and 2i + 1 share a frequency.
     angles = np.arange(length)[:, None] / base ** (np.arange(0, width, 2) / width)  # (length, D/2)
     return (
         np.stack([np.sin(angles), np.cos(angles)], axis=-1)

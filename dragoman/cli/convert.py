@@ -18,7 +18,7 @@ from dragoman.text.languages import Languages
 from dragoman.text.parallel import language_of, read_pairs
 
 if TYPE_CHECKING:
-    from dragoman.convert.shortlist import Corpus
+    from dragoman.convert.learn_shortlist import ShortlistCorpus
 
 app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True, **STYLE)
 
@@ -81,7 +81,7 @@ def to_onnx(
 
     Example: `dragoman convert to-onnx runs/demo runs/demo.int8 --int8`
     """
-    from dragoman.convert.shortlist import learn_shortlist
+    from dragoman.convert.learn_shortlist import learn_shortlist
     from dragoman.convert.to_onnx import to_onnx
 
     folder = _new(model, out)
@@ -234,9 +234,9 @@ def _measured(bundle: Bundle, sources: str, targets: str) -> dict[str, float]:
     return measure_ranges(replace(bundle, adapter=None), pairs)
 
 
-def _corpora(sources: str, targets: str) -> "Iterator[Corpus]":
+def _corpora(sources: str, targets: str) -> "Iterator[ShortlistCorpus]":
     """The pairs of files that commas join, with their languages."""
-    from dragoman.convert.shortlist import Corpus
+    from dragoman.convert.learn_shortlist import ShortlistCorpus
 
     names = sources.split(","), targets.split(",")
     if len(names[0]) != len(names[1]):
@@ -245,7 +245,7 @@ def _corpora(sources: str, targets: str) -> "Iterator[Corpus]":
             f"each needs its partner."
         )
     for source, target in zip(*names, strict=True):
-        yield Corpus(read_pairs(source, target), language_of(source), language_of(target))
+        yield ShortlistCorpus(read_pairs(source, target), language_of(source), language_of(target))
 
 
 def _new(model: str, out: str) -> Path:

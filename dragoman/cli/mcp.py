@@ -22,10 +22,10 @@ from dragoman.cli.options import Device, EngineName
 from dragoman.cli.translating_documents import read_document
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.decode.request import Request
-from dragoman.documents.confined import Reader
-from dragoman.documents.document import Options
-from dragoman.documents.driving import driven
+from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import translated_name
+from dragoman.documents.sandbox import Reader
+from dragoman.documents.translate import run_rounds
 from dragoman.errors import ConfigError, DragomanError, needs_package
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.storage.files import write_atomically
@@ -79,7 +79,7 @@ class Tools:
         or beside the original. Returns the path of the translation."""
         original = self._allowed(path)
         with Reader() as reader:
-            outline = read_document(reader, str(original), Options(to=to))
+            outline = read_document(reader, str(original), ReadOptions(to=to))
             route = choose_model(self.languages, outline.sample, source, to)
             target = self._allowed(output or translated_name(str(original), route.target))
             if target == original:
@@ -88,7 +88,7 @@ class Tools:
                 written = reader.unchanged()
             else:
                 translator = self.translators[route.number]
-                written = driven(translator, reader.rounds(), self._request(route))
+                written = run_rounds(translator, reader.rounds(), self._request(route))
         write_atomically(target, written)
         return str(target)
 

@@ -117,9 +117,9 @@ def translate(
     text = texts[0] if texts else ""
     if of_documents:
         from dragoman.cli.translating_documents import Documents
-        from dragoman.documents.document import Options
+        from dragoman.documents.document import ReadOptions
 
-        options = Options(all_, tuple(column or ()), to, encoding)
+        options = ReadOptions(all_, tuple(column or ()), to, encoding)
         documents = Documents(files, format_, texts, input_, output, options, report)
         text = documents.beginning()
     # From a file into a file, work is done in shards: a job that was interrupted goes on.

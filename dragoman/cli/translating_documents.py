@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
-from dragoman.documents.confined import GENEROUS, Outline, Reader
-from dragoman.documents.document import DocumentError, Options
-from dragoman.documents.driving import driven, settled
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_NAME, format_of, translated_name
+from dragoman.documents.sandbox import GENEROUS_LIMITS, FileSummary, Reader
+from dragoman.documents.translate import run_rounds, with_target_language
 from dragoman.errors import ConfigError, escaped
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.storage.safe_read import read_regular
@@ -28,7 +28,7 @@ class Documents:
     texts: Sequence[str]
     input: str
     output: str
-    options: Options
+    options: ReadOptions
     report: str = ""
 
     def beginning(self) -> str:
@@ -50,12 +50,12 @@ class Documents:
     ) -> None:
         """A file, into one whose name says the language; a report of it, if one is wanted."""
         outline = read_document(reader, name, self.options)
-        request = settled(translator, outline.sample, request)
+        request = with_target_language(translator, outline.sample, request)
         if request.to != self.options.to:  # formats that state their language must know it
             outline = read_document(reader, name, replace(self.options, to=request.to))
         path = self.output or translated_name(name, request.to or "translated")
         with _bar(outline.segments, name) as show:
-            translated = driven(translator, reader.rounds(), request, lambda: show(reader.done))
+            translated = run_rounds(translator, reader.rounds(), request, lambda: show(reader.done))
         with storage_errors(f"writing {path}"):
             write_atomically(Path(path), translated)
         if self.report:
@@ -80,9 +80,9 @@ class Documents:
         translated = b""
         for raw in raws:
             name = self.input or "the text"
-            outline = reader.open(name, raw, self.format, self.options, GENEROUS)
-            request = settled(translator, outline.sample, request)
-            translated += driven(translator, reader.rounds(), request)
+            outline = reader.open(name, raw, self.format, self.options, GENEROUS_LIMITS)
+            request = with_target_language(translator, outline.sample, request)
+            translated += run_rounds(translator, reader.rounds(), request)
         if self.output:
             with storage_errors(f"writing {self.output}"):
                 write_atomically(Path(self.output), translated)
@@ -91,8 +91,8 @@ class Documents:
             sys.stdout.buffer.flush()
 
 
-def read_document(reader: Reader, name: str, options: Options) -> Outline:
-    return reader.open(name, _file(name), format_of(name).name, options, GENEROUS)
+def read_document(reader: Reader, name: str, options: ReadOptions) -> FileSummary:
+    return reader.open(name, _file(name), format_of(name).name, options, GENEROUS_LIMITS)
 
 
 def _file(name: str) -> bytes:

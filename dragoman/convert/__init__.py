@@ -1,1 +1,1 @@
-"""Converters: the fast ONNX engine for CPUs, CTranslate2, Hugging Face."""
+"""Converters: the ONNX engine for CPUs, CTranslate2, Hugging Face, Marian, and the browser."""

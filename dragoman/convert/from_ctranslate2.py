@@ -1,15 +1,15 @@
-"""A CTranslate2 folder, or an Argos package that holds one, as a bundle.
+"""Read a CTranslate2 folder, or an Argos package that contains one, as a bundle.
 
-`model.bin` is a list of named arrays, little-endian; a string has its length in front and a NUL
-behind it, both counted:
+`model.bin` is a list of named arrays, little-endian. A string is preceded by its length and
+followed by a NUL, which the length includes:
 
     u32 version | string kind | u32 revision
     u32 arrays:  string name | u8 rank | u32 dimensions... | u8 type | u32 bytes | the numbers
     u32 aliases: string alias | string name
 
-A matrix in int8 has a scale for each row, one in int16 a single one: the numbers divided by it are
-the weights. Beside `model.bin` lie `config.json`, the vocabularies, and somewhere the SentencePiece
-models. Anybody may have made all of these.
+A matrix in int8 has a scale for each row, one in int16 a single scale; a number divided by its
+scale is the weight. `config.json` and the vocabularies are in the same folder, SentencePiece models
+often elsewhere. All of these files are untrusted.
 """
 
 import io
@@ -19,7 +19,7 @@ import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,10 +28,10 @@ import numpy as np
 
 from dragoman.bundle.folder import LARGEST_VOCABULARY, Bundle
 from dragoman.bundle.plain_weights import sinusoids
-from dragoman.config import make_config
+from dragoman.config import Config, make_config
 from dragoman.convert.from_huggingface import marian_languages, named_languages
-from dragoman.convert.marian import interleaved
-from dragoman.convert.their_folder import TheirFolder
+from dragoman.convert.marian import interleaved, layers_from_marian, weight_maps
+from dragoman.convert.source_folder import SourceFolder
 from dragoman.errors import BundleError, ConfigError, ConversionError
 from dragoman.storage.binary import Cursor
 from dragoman.storage.safe_read import memory_bytes, parse_json, read_regular
@@ -39,9 +39,12 @@ from dragoman.text.codec import ZEROS, Codec, Framing
 from dragoman.text.languages import Languages
 
 MODEL, CONFIG, METADATA, BYTE_PAIRS = "model.bin", "config.json", "metadata.json", "bpe.model"
+# Versions of the file format that have the layout above.
 VERSIONS = (4, 5, 6)
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
+# By CTranslate2's numbers.
 ACTIVATIONS = {0: "relu", 2: "swish", 3: "gelu"}
+# Names of SentencePiece models in folders of different origin, for source and target.
 SPM = (
     ("source.spm", "target.spm"),
     ("shared.spm",) * 2,
@@ -51,12 +54,32 @@ SPM = (
 )
 SIDES = ("shared", "source", "target")
 SIDES_OF_MODEL = ("encoder", "decoder")
+# Flags and arrays that do not change a translation.
 IGNORED = ("alignment_layer", "alignment_heads", "embeddings_merge")
 WITHOUT_TABLE = 1024  # positions of a model that leaves them to CTranslate2
+# CTranslate2's names of MarianMT's modules (`marian.weight_maps`). A module may be one of several
+# equal shares of the rows: self-attention has one matrix for queries, keys and values,
+# cross-attention one for queries and one for keys and values.
+_NAMES = {
+    "self_attn.q_proj": ("self_attention/linear_0", 0, 3),
+    "self_attn.k_proj": ("self_attention/linear_0", 1, 3),
+    "self_attn.v_proj": ("self_attention/linear_0", 2, 3),
+    "self_attn.out_proj": ("self_attention/linear_1", 0, 1),
+    "self_attn_layer_norm": ("self_attention/layer_norm", 0, 1),
+    "encoder_attn.q_proj": ("attention/linear_0", 0, 1),
+    "encoder_attn.k_proj": ("attention/linear_1", 0, 2),
+    "encoder_attn.v_proj": ("attention/linear_1", 1, 2),
+    "encoder_attn.out_proj": ("attention/linear_2", 0, 1),
+    "encoder_attn_layer_norm": ("attention/layer_norm", 0, 1),
+    "fc1": ("ffn/linear_0", 0, 1),
+    "fc2": ("ffn/linear_1", 0, 1),
+    "final_layer_norm": ("ffn/layer_norm", 0, 1),
+    "layer_norm": ("layer_norm", 0, 1),
+}
 
 
 class Variables:
-    """The arrays of `model.bin` by name, each in float32; what was not asked for can be told."""
+    """The arrays of `model.bin` by name, in float32. It records which ones were read."""
 
     def __init__(self, folder: Path, raw: bytes):
         self._folder, self._file = folder, Cursor(raw)
@@ -80,12 +103,12 @@ class Variables:
             shape = tuple(file.number("I") for _ in range(file.number("B")))
             number, size = file.number("B"), file.number("I")
             if number >= len(TYPES):
-                raise self._refused(f"holds {name!r} in a type that is unknown, {number}")
+                raise self._refused(f"has {name!r} in an unknown type, {number}")
             raw = file.take(size)
-            # bfloat16 is the upper half of float32
+            # NumPy lacks bfloat16, which is the upper half of float32.
             dtype = np.dtype(np.uint16 if TYPES[number] == "bfloat16" else TYPES[number])
             if math.prod(shape) * dtype.itemsize != size:
-                raise self._refused(f"holds {name!r} of shape {shape} in {size} bytes")
+                raise self._refused(f"has {name!r} of shape {shape} in {size} bytes")
             array = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(shape)
             if TYPES[number] == "bfloat16":
                 array = (array.astype(np.uint32) << 16).view(np.float32)
@@ -102,28 +125,28 @@ class Variables:
         return ConversionError(f"{self._folder / MODEL} {why}.")
 
     def own_name(self, name: str) -> str:
-        """The name that an array is stored under."""
+        """Resolve an alias."""
         return self._aliases.get(name, name)
 
     def has(self, name: str) -> bool:
         return self.own_name(name) in self._arrays
 
     def value(self, name: str, default: float) -> float:
-        """A single number."""
+        """Return a single number."""
         self._used |= {name, self.own_name(name)}
         array = self._arrays.get(self.own_name(name))
         if array is None:
             return default
         if array.size != 1 or not np.isfinite(array).all():
-            raise self._refused(f"holds {name!r}, which should be a number")
+            raise self._refused(f"has {name!r}, which should be a number")
         return float(array.reshape(()))
 
     def is_flag(self, name: str) -> bool:
-        found = self._arrays.get(self.own_name(name))
-        return found is None or found.dtype == np.int8
+        array = self._arrays.get(self.own_name(name))
+        return array is None or array.dtype == np.int8
 
     def weight(self, name: str) -> np.ndarray:
-        """A vector or matrix in float32."""
+        """Return a vector or matrix in float32."""
         own = self.own_name(name)
         self._used |= {name, own, own + "_scale", name + "_scale"}
         array = self._arrays.get(own)
@@ -131,20 +154,33 @@ class Variables:
             raise self._refused(f"lacks {name!r}")
         if array.dtype.kind != "i":
             return array.astype(np.float32)
+        # int8 has a scale for each row, int16 one for the whole matrix.
         scale = self._arrays.get(self.own_name(own + "_scale"))
         if scale is None or scale.size not in (1, len(array)) or array.ndim != 2:
-            raise self._refused(f"holds {name!r} in whole numbers without their scales")
+            raise self._refused(f"has {name!r} in integers without scales")
         return array.astype(np.float32) / scale.astype(np.float32).reshape(-1, 1)
 
-    def refuse_the_rest(self) -> None:
-        """What was not asked for belongs to another kind of model, unless it is a flag that is
-        off."""
+    def linear_or_norm(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return weight and bias; a linear layer without a bias gets zeros."""
+        if name.endswith("layer_norm"):
+            return self.weight(f"{name}/gamma"), self.weight(f"{name}/beta")
+        weight = self.weight(f"{name}/weight")
+        if weight.ndim != 2:
+            raise ConversionError(f"{name} has shape {weight.shape}; a matrix was expected.")
+        has_bias = self.has(f"{name}/bias")
+        return weight, self.weight(f"{name}/bias") if has_bias else np.zeros(len(weight), "f4")
+
+    def refuse_unread(self) -> None:
+        """Refuse arrays that were not read, unless they are flags that are off: they belong to
+        another kind of model.
+        """
         for name in [*self._arrays, *self._aliases]:
             if name in self._used or name.rpartition("/")[2] in IGNORED:
                 continue
+            # An alias without an array counts as an unknown array.
             array = self._arrays[self.own_name(name)] if self.has(name) else np.ones(1)
             if array.size > 1 or array.any():
-                raise self._refused(f"holds {name!r}: a kind of model that dragoman has not")
+                raise self._refused(f"has {name!r}, which dragoman does not support")
 
 
 def from_ctranslate2(
@@ -154,22 +190,23 @@ def from_ctranslate2(
     source_end: bool = False,
     target_prefix: str = "",
 ) -> Bundle:
-    """`spm`: the SentencePiece model, or one for each side, where the folder holds none.
+    """Read a folder of CTranslate2.
 
-    `source_end`: sources end with `</s>`, although `config.json` leaves that to the caller.
-    `target_prefix`: a piece that every target begins with.
+    `spm`: the SentencePiece model, or one for each side, if it is not in the folder. `source_end`:
+    sources end with `</s>`, although `config.json` leaves that to the caller. `target_prefix`: a
+    piece that every target begins with.
     """
-    theirs = TheirFolder(folder)
+    theirs = SourceFolder(folder)
     try:
         return _read_folder(theirs, spm, languages, source_end, target_prefix)
     except (ConfigError, BundleError) as error:
         raise ConversionError(f"{folder}: {error}") from None
-    except (IndexError, ValueError):  # of arrays whose shapes do not go together
+    except (IndexError, ValueError):  # NumPy raises these for shapes that do not fit
         raise ConversionError(f"{folder}: the shapes of its weights do not fit.") from None
 
 
 def from_argos(path: Path) -> Bundle:
-    """An `.argosmodel`, or the folder that it was unpacked to."""
+    """Read an `.argosmodel` file, or the folder that it was unpacked to."""
     if path.is_dir():
         return _read_package(path)
     with tempfile.TemporaryDirectory() as name:
@@ -178,37 +215,35 @@ def from_argos(path: Path) -> Bundle:
 
 
 def _read_package(folder: Path) -> Bundle:
-    theirs = TheirFolder(folder)
-    told = theirs.read_json(METADATA)
-    codes = [told.get(key, "") for key in ("from_code", "to_code")]
+    theirs = SourceFolder(folder)
+    metadata = theirs.read_json(METADATA)
+    codes = [metadata.get(key, "") for key in ("from_code", "to_code")]
     if not all(isinstance(code, str) and code for code in codes):
-        raise ConversionError(f"{folder / METADATA} names no from_code and to_code.")
+        raise ConversionError(f"{folder / METADATA} lacks from_code or to_code.")
     if not theirs.has("sentencepiece.model"):
-        # its words are those of Moses' normaliser and tokeniser, a rule book for each language
-        why = "bpe.model, which needs Moses' tokeniser," if theirs.has(BYTE_PAIRS) else "no pieces"
-        raise ConversionError(
-            f"{folder} holds {why} where dragoman reads sentencepiece.model: take another package."
-        )
+        # bpe.model needs the words of Moses' tokenizer, which has rules for each language.
+        why = " but bpe.model, which needs Moses' tokenizer" if theirs.has(BYTE_PAIRS) else ""
+        raise ConversionError(f"{folder} has no sentencepiece.model{why}: use another package.")
     spm = [str(folder / "sentencepiece.model")]
     languages = Languages((codes[0],), (codes[1],))
-    prefix = told.get("target_prefix") or ""
+    prefix = metadata.get("target_prefix") or ""
     bundle = from_ctranslate2(folder / "model", spm, languages, target_prefix=str(prefix))
     card = dict(bundle.card) | {"converted_from": f"an Argos package, {codes[0]} to {codes[1]}"}
     return replace(bundle, card=card)
 
 
-# Weights are packed to a half, lists of words to a fifth; a bomb to a thousandth.
+# Zip shrinks weights to a half, lists of words to a fifth, a zip bomb to a thousandth.
 _MOST_TIMES = 10
 _HARMLESS = 2**24
 _CHUNK = 2**20
 
 
 def _unpack(path: Path, folder: Path) -> None:
-    """The files of a package that we read, out of the one folder that it holds. Nothing of it
-    decides where a file is written."""
+    """Unpack the files that we read from the package's one folder, to names of our own choice."""
     vocabularies = [f"{side}_vocabulary.{end}" for side in SIDES for end in ("json", "txt")]
     wanted = {f"model/{name}" for name in (MODEL, CONFIG, *vocabularies)}
     wanted |= {METADATA, "sentencepiece.model", BYTE_PAIRS}
+    # The content must fit into memory twice.
     limit = memory_bytes() // 2
     try:
         raw = read_regular(path, limit)
@@ -224,7 +259,7 @@ def _unpack(path: Path, folder: Path) -> None:
                 name = "/".join(inside.parts[1:])
                 if name not in wanted or stat.S_ISLNK(entry.external_attr >> 16):
                     continue
-                # what an entry says about its size need not be true
+                # The size in an entry's header may be wrong, so bytes are counted.
                 with archive.open(entry) as file, (folder / name).open("wb") as copy:
                     while chunk := file.read(_CHUNK):
                         limit -= len(chunk)
@@ -233,16 +268,16 @@ def _unpack(path: Path, folder: Path) -> None:
                         copy.write(chunk)
     except OSError as error:
         raise ConversionError(f"{path}: {error.strerror or error}.") from None
-    # a broken archive fails in as many ways as there are kinds of compression
+    # A broken archive raises different errors with each kind of compression.
     except (
         *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, EOFError),
         *(ValueError, NotImplementedError),
     ) as error:
-        raise ConversionError(f"{path} is no Argos package ({error}).") from None
+        raise ConversionError(f"{path} is not an Argos package ({error}).") from None
 
 
 def _read_folder(
-    theirs: TheirFolder,
+    theirs: SourceFolder,
     spm: Sequence[str],
     languages: Languages,
     source_end: bool,
@@ -251,101 +286,95 @@ def _read_folder(
     stored = Variables(theirs.path, theirs.read_weights(MODEL))
     if stored.kind != "TransformerSpec":
         raise ConversionError(
-            f"{theirs.path} holds a {stored.kind!r}; dragoman reads 'TransformerSpec'."
+            f"{theirs.path} is a {stored.kind!r}; dragoman reads 'TransformerSpec'."
         )
-    told = _told(theirs, stored)
+    text_settings = _text_settings(theirs, stored)
+    # Marian's decoder starts from a zero vector instead of a piece.
     zero_start = bool(stored.value("decoder/start_from_zero_embedding", 0))
-    framing, pieces, languages = _text(theirs, told, zero_start, languages, source_end)
+    framing, pieces, languages = _text(theirs, text_settings, zero_start, languages, source_end)
     if target_prefix:
         if target_prefix not in pieces[1]:
-            raise ConversionError(f"{theirs.path} has no piece {target_prefix!r} to begin with.")
-        framing = replace(framing, start=(*framing.start, target_prefix))
-    settings, weights = _weights(stored, zero_start)
-    for side, embeddings, vocabulary in zip(
-        ("source", "target"), (_embedding(weights, side) for side in SIDES[1:]), pieces, strict=True
-    ):
-        if len(embeddings) != len(vocabulary):
             raise ConversionError(
-                f"{theirs.path}: the {side} vocabulary has {len(vocabulary)} pieces, there are "
-                f"{len(embeddings)} embeddings."
+                f"{theirs.path} has no piece {target_prefix!r}, the target prefix."
             )
-    stored.refuse_the_rest()
-    settings["decoding.length_penalty"], settings["decoding.length_penalty_alpha"] = "power", 1.0
-    config = make_config("base", settings={"text.tokenizer": "marian", **settings})
+        framing = replace(framing, start=(*framing.start, target_prefix))
+    config, weights = _weights(stored, zero_start)
+    shared = weights["source_embedding.words.weight"]
+    for side, vocabulary in zip(SIDES[1:], pieces, strict=True):
+        count = len(weights.get(f"{side}_embedding.words.weight", shared))
+        if count != len(vocabulary):
+            raise ConversionError(
+                f"{theirs.path}: the {side} vocabulary has {len(vocabulary)} pieces, but there are "
+                f"{count} embeddings."
+            )
+    stored.refuse_unread()
     codec = Codec.of_another_system(_spm(theirs, spm), pieces, framing, languages)
     return theirs.converted("CTranslate2", config, codec, weights)
 
 
-def _embedding(weights: Mapping[str, np.ndarray], side: str) -> np.ndarray:
-    shared = weights["source_embedding.words.weight"]
-    return weights.get(f"{side}_embedding.words.weight", shared)
-
-
-def _told(theirs: TheirFolder, stored: Variables) -> dict[str, Any]:
-    """What the model says about text; before version 6 it stood in flags."""
-    told: dict[str, Any] = {"unk_token": "<unk>", "eos_token": "</s>", "bos_token": "<s>"}
+def _text_settings(theirs: SourceFolder, stored: Variables) -> dict[str, Any]:
+    """Return the settings of text processing; before version 6 they are flags in `model.bin`."""
+    settings: dict[str, Any] = {"unk_token": "<unk>", "eos_token": "</s>", "bos_token": "<s>"}
     if stored.version < 6:
         begins = stored.value("with_target_bos", 1)
-        told |= {
+        settings |= {
             "add_source_bos": bool(stored.value("with_source_bos", 0)),
             "add_source_eos": bool(stored.value("with_source_eos", 0)),
             "decoder_start_token": "<s>" if begins else "</s>",
         }
-    told |= theirs.settings(CONFIG)
-    if told.get("layer_norm_epsilon") not in (None, 1e-5):
-        raise ConversionError(
-            f"{theirs.path}: layer_norm_epsilon={told['layer_norm_epsilon']!r} is a kind of model "
-            f"that dragoman has not."
-        )
-    return told
+    settings |= theirs.settings(CONFIG)
+    if settings.get("layer_norm_epsilon") is not None:  # null means the default
+        theirs.require(settings, {"layer_norm_epsilon": 1e-5})
+    return settings
 
 
 def _text(
-    theirs: TheirFolder,
-    told: dict[str, Any],
+    theirs: SourceFolder,
+    settings: dict[str, Any],
     zero_start: bool,
     languages: Languages,
     source_end: bool,
 ) -> tuple[Framing, tuple[list[str], list[str]], Languages]:
     vocabularies = [_vocabulary(theirs, side) for side in SIDES[1:]]
     for pieces in vocabularies:
-        # a vocabulary's own names for what we look for by name
+        # Our code finds special pieces by these names.
         for name, ours in (("unk_token", "<unk>"), ("eos_token", "</s>")):
-            if ours not in pieces and told[name] in pieces:
-                pieces[pieces.index(told[name])] = ours
+            if ours not in pieces and settings[name] in pieces:
+                pieces[pieces.index(settings[name])] = ours
         if zero_start:
             pieces.append(ZEROS)
     source = vocabularies[0]
     framing, codes = named_languages(source)
     if codes:
         return framing, (source, vocabularies[1]), Languages(codes, codes)
-    start = ZEROS if zero_start else str(told.get("decoder_start_token"))
-    begins = (str(told["bos_token"]),) if told.get("add_source_bos") else ()
+    start = ZEROS if zero_start else str(settings.get("decoder_start_token"))
+    begins = (str(settings["bos_token"]),) if settings.get("add_source_bos") else ()
     before = (*begins, ">>{to}<<")
-    ends = told.get("add_source_eos") or source_end or zero_start  # Marian's sources always end so
+    # Sources of Marian, whose decoder starts from zeros, always end with </s>.
+    ends = settings.get("add_source_eos") or source_end or zero_start
     framing = Framing(before, ("</s>",) if ends else (), (start,))
     if languages == Languages():
         languages = marian_languages(source, "", "")
     return framing, (source, vocabularies[1]), languages
 
 
-def _vocabulary(theirs: TheirFolder, side: str) -> list[str]:
+def _vocabulary(theirs: SourceFolder, side: str) -> list[str]:
     names = [f"{which}_vocabulary.{end}" for which in (side, "shared") for end in ("json", "txt")]
     name = theirs.first(*names)
     if name is None:
-        raise ConversionError(f"{theirs.path} holds no {names[0]} and no {names[2]}.")
+        raise ConversionError(f"{theirs.path} has neither {names[0]} nor {names[2]}.")
     raw = theirs.read(name)
     try:
         pieces = parse_json(raw) if name.endswith("json") else raw.decode().split("\n")
     except ValueError as error:
         raise ConversionError(f"{theirs.path / name} cannot be read ({error}).") from None
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise ConversionError(f"{theirs.path / name} is no list of texts.")
+        raise ConversionError(f"{theirs.path / name} is not a list of strings.")
     return pieces[:-1] if name.endswith("txt") and pieces[-1:] == [""] else pieces
 
 
-def _spm(theirs: TheirFolder, named: Sequence[str]) -> tuple[bytes, bytes]:
-    """The SentencePiece models of both sides."""
+def _spm(theirs: SourceFolder, named: Sequence[str]) -> tuple[bytes, bytes]:
+    """Return the SentencePiece models of both sides."""
     if named:
         try:
             raw = [read_regular(Path(name), LARGEST_VOCABULARY) for name in named]
@@ -356,22 +385,27 @@ def _spm(theirs: TheirFolder, named: Sequence[str]) -> tuple[bytes, bytes]:
         if theirs.has(source) and theirs.has(target):
             return theirs.read(source), theirs.read(target)
     raise ConversionError(
-        f"{theirs.path} holds no SentencePiece model: name it with --pieces SRC.spm[,TGT.spm]."
+        f"{theirs.path} has no SentencePiece model: name it with --pieces SRC.spm[,TGT.spm]."
     )
 
 
-def _weights(stored: Variables, zero_start: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Our settings and weights."""
+def _weights(stored: Variables, zero_start: bool) -> tuple[Config, dict[str, np.ndarray]]:
+    """Return our settings and weights."""
     words, settings = _words(stored, zero_start)
     width = words["source_embedding.words.weight"].shape[1]
     positions, order = _positions(stored, width)
+    first = "encoder/layer_0/ffn/linear_0/weight"
     settings |= {
+        "text.tokenizer": "marian",
+        "decoding.length_penalty": "power",
+        "decoding.length_penalty_alpha": 1.0,
         "model.d_model": width,
+        "model.d_ff": len(stored.weight(first)) if stored.has(first) else 0,
         "model.num_heads": _same(stored, "num_heads", 8),
         "model.norm_position": "pre" if _same(stored, "pre_norm", 1) else "post",
         "model.activation": _activation(stored),
-        "model.num_encoder_layers": _layers(stored, "encoder"),
-        "model.num_decoder_layers": _layers(stored, "decoder"),
+        "model.num_encoder_layers": _layer_count(stored, "encoder"),
+        "model.num_decoder_layers": _layer_count(stored, "decoder"),
         "model.positions.kind": "learned" if positions else "sinusoidal",
     }
     if positions:
@@ -382,75 +416,71 @@ def _weights(stored: Variables, zero_start: bool) -> tuple[dict[str, Any], dict[
             "decoding.max_source_length": max(2, min(512, longest)),
         }
         positions = {name: table[:longest] for name, table in positions.items()}
-    weights = words | positions
-    for name in words:
-        if words[name].ndim == 2:
-            weights[name] = words[name][:, order]
-    for side, attentions in (
-        ("encoder", (("self_attention", "attention"),)),
-        ("decoder", (("self_attention", "attention"), ("attention", "cross"))),
-    ):
-        if settings["model.norm_position"] == "pre":
-            _norm(weights, stored, f"{side}/layer_norm", f"{side}_norm", order)
-        for number in range(int(settings[f"model.num_{side}_layers"])):
-            theirs, ours = f"{side}/layer_{number}", f"{side}.{number}"
-            for their, our in attentions:
-                _attention(weights, stored, f"{theirs}/{their}", f"{ours}.{our}", order)
-                norm = f"{ours}.around_{our}.norm"
-                _norm(weights, stored, f"{theirs}/{their}/layer_norm", norm, order)
-            inner = _linear(stored, f"{theirs}/ffn/linear_0")
-            outer = _linear(stored, f"{theirs}/ffn/linear_1")
-            _put(weights, f"{ours}.feed_forward.inner", inner[0][:, order], inner[1])
-            _put(weights, f"{ours}.feed_forward.outer", outer[0][order], outer[1][order])
-            norm = f"{ours}.around_feed_forward.norm"
-            _norm(weights, stored, f"{theirs}/ffn/layer_norm", norm, order)
-    first = weights.get("encoder.0.feed_forward.inner.weight")
-    settings["model.d_ff"] = len(first) if first is not None else 0
-    return settings, {name: np.ascontiguousarray(array) for name, array in weights.items()}
+    config = make_config("base", settings=settings)
+    modules: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # several parts are rows of one module
+    theirs: dict[str, np.ndarray] = {}
+    for part in weight_maps(config.model):
+        module, share, shares = _NAMES[part.module]
+        layer = "" if part.layer is None else f"layer_{part.layer}/"
+        name = f"{part.side}/{layer}{module}"
+        if name not in modules:
+            modules[name] = stored.linear_or_norm(name)
+        for end, array in zip(("weight", "bias"), modules[name], strict=True):
+            rows = len(array) // shares
+            theirs[f"{part.theirs}.{end}"] = array[share * rows : (share + 1) * rows]
+    weights = positions | layers_from_marian(theirs, config.model, order)
+    for name, array in words.items():
+        weights[name] = array[:, order] if array.ndim == 2 else array
+    return config, {name: np.ascontiguousarray(array) for name, array in weights.items()}
 
 
 def _words(stored: Variables, zero_start: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Embeddings and the output, and which of them are one matrix."""
-    of_source = next(
+    """Return the embeddings and the output, and the settings that say which of them are shared."""
+    source_name = next(
         (n for n in ("encoder/embeddings_0/weight", "encoder/embeddings/weight") if stored.has(n)),
         "encoder/embeddings_0/weight",
     )
-    of_target, of_output = "decoder/embeddings/weight", "decoder/projection/weight"
-    matrices = {name: stored.weight(name) for name in (of_source, of_target, of_output)}
+    target_name, output_name = "decoder/embeddings/weight", "decoder/projection/weight"
+    matrices = {name: stored.weight(name) for name in (source_name, target_name, output_name)}
     for name, matrix in matrices.items():
         if matrix.ndim != 2:
-            raise ConversionError(f"{name} has shape {matrix.shape}, not that of a matrix.")
-    factors = [_scale(stored, side, matrices[of_source].shape[1]) for side in SIDES_OF_MODEL]
+            raise ConversionError(f"{name} has shape {matrix.shape}; a matrix was expected.")
+    # Fold the factors of the embeddings into the matrices.
+    factors = [_scale(stored, side, matrices[source_name].shape[1]) for side in SIDES_OF_MODEL]
+    # Aliases of one array are shared weights. A scaled embedding cannot be shared, though.
     own = [stored.own_name(name) for name in matrices]
     tied = "none"
     if own[1] == own[2] and factors[1] == 1:
         tied = "all" if own[0] == own[1] and factors[0] == 1 else "target"
-    weights = {"source_embedding.words.weight": matrices[of_source] * factors[0]}
+    weights = {"source_embedding.words.weight": matrices[source_name] * factors[0]}
     if tied != "all":
-        weights["target_embedding.words.weight"] = matrices[of_target] * factors[1]
+        weights["target_embedding.words.weight"] = matrices[target_name] * factors[1]
     if tied == "none":
-        weights["output.weight"] = matrices[of_output]
+        weights["output.weight"] = matrices[output_name]
     bias = "decoder/projection/bias"
     if stored.has(bias):
         weights["output.bias"] = stored.weight(bias)
-    if zero_start:  # a piece of its own stands for the zeros
+    if zero_start:  # the zero vector that targets start from gets a piece of its own
         for name, array in weights.items():
             weights[name] = np.concatenate([array, np.zeros_like(array[:1])])
     return weights, {"model.share_embeddings": tied, "model.output_bias": stored.has(bias)}
 
 
 def _scale(stored: Variables, side: str, width: int) -> float:
-    """What embeddings are multiplied by, divided by √D, which we always multiply by."""
+    """Return the factor of the embeddings, divided by √D, which our model always multiplies by."""
     name = f"{side}/scale_embeddings"
     value = stored.value(name, 1)
+    # A flag says whether to multiply by √D; a number is the factor itself.
     if stored.is_flag(name):
         return 1.0 if value else width**-0.5
     return 1.0 if math.isclose(value, width**0.5, rel_tol=1e-4) else value / width**0.5
 
 
 def _positions(stored: Variables, width: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Tables of positions, and the order of their features in ours. There is no table where they
-    are our sinusoids in some order."""
+    """Return the tables of positions, and the order of their features in ours.
+
+    There are no tables if they are our sinusoids in some order.
+    """
     tables = {}
     for side, ours in zip(SIDES_OF_MODEL, ("source", "target"), strict=True):
         name = f"{side}/position_encodings/encodings"
@@ -459,20 +489,22 @@ def _positions(stored: Variables, width: int) -> tuple[dict[str, np.ndarray], np
         if table.shape[1] != width:
             raise ConversionError(f"positions have {table.shape[1]} features, words {width}.")
         tables[f"{ours}_embedding.positions.table"] = table
-    as_they_are = np.arange(width)
-    for order in (as_they_are, interleaved(width) if width % 2 == 0 else as_they_are):
+    unpermuted = np.arange(width)
+    # Our sinusoids alternate sines and cosines; other models have all sines first.
+    for order in (unpermuted, interleaved(width) if width % 2 == 0 else unpermuted):
         if all(_is_sinusoidal(table[:, order]) for table in tables.values()):
             return {}, order
-    return tables, as_they_are
+    return tables, unpermuted
 
 
 def _is_sinusoidal(table: np.ndarray) -> bool:
     ours = sinusoids(len(table), table.shape[1]) if table.shape[1] % 2 == 0 else table + 1
-    return bool(np.abs(table - ours).max(initial=0) <= 1e-3)  # half precision is coarse
+    return bool(np.abs(table - ours).max(initial=0) <= 1e-3)  # as exact as half precision
 
 
 def _from_one(length: int, width: int) -> np.ndarray:
-    """The positions of a model without a table, as CTranslate2 computes them: from 1 on."""
+    """Return the positions of a model without a table, as CTranslate2 computes them: from 1."""
+    # As in CTranslate2 and tensor2tensor: the slowest wavelength is exactly 10000.
     half = width // 2
     rates = np.exp(np.arange(half) * (-math.log(10000) / max(1, half - 1)))
     angles = np.arange(1, length + 1)[:, None] * rates
@@ -480,7 +512,7 @@ def _from_one(length: int, width: int) -> np.ndarray:
 
 
 def _same(stored: Variables, name: str, default: int) -> int:
-    """A number that encoder and decoder must share."""
+    """Return a number that encoder and decoder must share."""
     both = [int(stored.value(f"{side}/{name}", default)) for side in SIDES_OF_MODEL]
     if both[0] != both[1]:
         raise ConversionError(f"encoder and decoder differ in {name}, {both[0]} and {both[1]}.")
@@ -490,45 +522,12 @@ def _same(stored: Variables, name: str, default: int) -> int:
 def _activation(stored: Variables) -> str:
     number = _same(stored, "activation", 0)
     if number not in ACTIVATIONS:
-        raise ConversionError(f"activation {number} is a kind of model that dragoman has not.")
+        raise ConversionError(f"dragoman does not support activation {number} of CTranslate2.")
     return ACTIVATIONS[number]
 
 
-def _layers(stored: Variables, side: str) -> int:
+def _layer_count(stored: Variables, side: str) -> int:
     number = 0
     while stored.has(f"{side}/layer_{number}/ffn/linear_0/weight"):
         number += 1
     return number
-
-
-def _linear(stored: Variables, name: str) -> tuple[np.ndarray, np.ndarray]:
-    weight = stored.weight(f"{name}/weight")
-    if weight.ndim != 2:
-        raise ConversionError(f"{name} has shape {weight.shape}, not that of a matrix.")
-    if not stored.has(f"{name}/bias"):
-        return weight, np.zeros(len(weight), dtype=np.float32)
-    return weight, stored.weight(f"{name}/bias")
-
-
-def _put(weights: dict[str, np.ndarray], name: str, weight: np.ndarray, bias: np.ndarray) -> None:
-    weights[f"{name}.weight"], weights[f"{name}.bias"] = weight, bias
-
-
-def _attention(
-    weights: dict[str, np.ndarray], stored: Variables, theirs: str, ours: str, order: np.ndarray
-) -> None:
-    """Queries, keys and values in one matrix, or the queries apart; then the output."""
-    cross = stored.has(f"{theirs}/linear_2/weight")
-    projections = [_linear(stored, f"{theirs}/linear_{i}") for i in range(3 if cross else 2)]
-    weight = np.concatenate([matrix for matrix, _ in projections[:-1]])
-    bias = np.concatenate([vector for _, vector in projections[:-1]])
-    _put(weights, f"{ours}.project.to_qkv", weight[:, order], bias)
-    out, out_bias = projections[-1]
-    _put(weights, f"{ours}.project.to_out", out[order], out_bias[order])
-
-
-def _norm(
-    weights: dict[str, np.ndarray], stored: Variables, theirs: str, ours: str, order: np.ndarray
-) -> None:
-    gamma, beta = (stored.weight(f"{theirs}/{name}") for name in ("gamma", "beta"))
-    _put(weights, ours, gamma[order], beta[order])

@@ -1,12 +1,12 @@
-"""Models by name from the Hugging Face hub, kept as int8 bundles in the user's cache. Firefox's
-models have names too: firefox/de-en.
+"""Models by name from the Hugging Face hub, stored as int8 bundles in the user's cache. Firefox's
+models have names too, such as firefox/de-en.
 
-`huggingface_hub` fetches the files, with its own cache and its variables (`HF_ENDPOINT`,
-`HF_HUB_OFFLINE`, `HF_TOKEN`). A model is converted once; from then on the name stands for the
-bundle, and neither the hub nor `huggingface_hub` is asked again.
+`huggingface_hub` fetches the files, with its own cache and environment variables (`HF_ENDPOINT`,
+`HF_HUB_OFFLINE`, `HF_TOKEN`). A model is converted once; after that its name means the bundle, and
+neither the hub nor `huggingface_hub` is needed.
 
-A bundle is written under another name and renamed when it is complete. A lock keeps two processes
-from converting the same model at the same time.
+A bundle is written under a temporary name and renamed when it is complete. A lock keeps two
+processes from converting the same model at the same time.
 """
 
 import os
@@ -34,12 +34,14 @@ from dragoman.storage.files import storage_errors
 
 CACHE_VARIABLE = "DRAGOMAN_CACHE"
 ORIGIN, REVISION, LICENCE = "hub", "revision", "licence"  # on the card of a bundle from the hub
+# OWNER/MODEL, with characters that are safe in a file name.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# The license in the YAML header of a model's page.
 _LICENCE = re.compile(r"^licen[cs]e: *[\"']?([\w.+-]+)", re.MULTILINE)
 
 
 class Installed(NamedTuple):
-    """A model that can be named."""
+    """A model that can be used by name."""
 
     name: str
     where: str  # bundled or cached
@@ -50,20 +52,21 @@ class Installed(NamedTuple):
 def model_folders(
     model: str | Path, source: str = "", target: str = "", text: str = ""
 ) -> list[str]:
-    """The folders that a comma joins, or that of a bundled model for these languages.
+    """Return the folders of models separated by commas, or the folder of a bundled model for these
+    languages.
 
-    A model that only the hub has is fetched.
+    A model of the hub is fetched if it is not in the cache.
     """
     return [model_folder(name) for name in local_folders(model, source, target, text)]
 
 
 def model_folder(name: str | Path) -> str:
-    """The folder of one model."""
+    """Return the folder of one model."""
     return str(fetch(str(name)) if is_hub_name(str(name)) else name)
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a name is the hub's: OWNER/MODEL. A path into a folder that is here is none."""
+    """True for a name of the hub, OWNER/MODEL, unless it is a path inside an existing folder."""
     return bool(_NAME.fullmatch(name)) and not Path(name).parent.exists()
 
 
@@ -74,26 +77,30 @@ def cache_folder() -> Path:
 
 
 def cached(name: str) -> Path:
-    """Where the bundle of a hub's model lies, or will lie."""
+    """Return the folder of a hub model's bundle, which may not exist yet."""
     return cache_folder() / name.replace("/", "--")
 
 
 def fetch(name: str, again: bool = False) -> Path:
-    """The bundle of a hub's model, made on first use; `again`: made anew if the hub has a newer
-    revision."""
+    """Return the bundle of a hub model, converted on first use.
+
+    `again` converts it again if the hub has a newer revision.
+    """
     folder = cached(name)
     if (folder / MANIFEST).exists() and not again:
         return folder
     with needs_package("filelock", "hub"):
         from filelock import FileLock
+    # The lock comes first: of two processes that need the same model, one converts it.
     with storage_errors(f"writing into {cache_folder()}"):
         cache_folder().mkdir(parents=True, exist_ok=True)
         with FileLock(str(cache_folder() / f".{folder.name}.lock")):
-            if (folder / MANIFEST).exists() and not again:  # another process made it meanwhile
+            if (folder / MANIFEST).exists() and not again:  # another process was faster
                 return folder
             if name.startswith(firefox.PREFIX):
                 _convert_firefox(name, folder)
                 return folder
+            # The first file also tells the newest revision: it is in a folder of that name.
             config = _download(name, "config.json")
             assert config is not None, "without a revision, what is missing is an error"
             if not _is_current(folder, config.parent.name):
@@ -102,7 +109,7 @@ def fetch(name: str, again: bool = False) -> Path:
 
 
 def installed() -> Iterator[Installed]:
-    """The models of the package and those in the cache."""
+    """Yield the bundled models and those in the cache."""
     for where, base in (("bundled", PRETRAINED), ("cached", cache_folder())):
         for folder in sorted(base.iterdir()) if base.is_dir() else ():
             if folder.name.startswith(".") or not (folder / MANIFEST).exists():
@@ -113,14 +120,13 @@ def installed() -> Iterator[Installed]:
 
 
 def remove(name: str) -> None:
-    """Take a model out of the cache; what `huggingface_hub` keeps of it is left to its own
-    commands."""
+    """Remove a model from the cache; the cache of `huggingface_hub` is not touched."""
     folder = cached(name)
     if not _NAME.fullmatch(name) or not folder.is_dir():
         raise BundleError(f"{name}: no such model in {cache_folder()}.")
     with storage_errors(f"removing {folder}"):
         aside = Path(tempfile.mkdtemp(prefix=".", dir=cache_folder()))
-        folder.rename(aside / folder.name)  # at once: nobody finds half a model
+        folder.rename(aside / folder.name)  # atomic: no process ever sees half a model
         shutil.rmtree(aside)
 
 
@@ -129,17 +135,19 @@ def _is_current(folder: Path, revision: str) -> bool:
 
 
 def _convert(name: str, snapshot: Path, folder: Path) -> None:
-    """Fetch and convert; small files first, so that a model of another kind is refused before its
-    weights are fetched."""
+    """Fetch and convert a model. Small files come first, so that an unsupported model is refused
+    before its weights are fetched.
+    """
     from dragoman.convert.from_huggingface import SMALL_FILES, check_settings, from_huggingface
-    from dragoman.convert.their_folder import TheirFolder
+    from dragoman.convert.source_folder import SourceFolder
     from dragoman.convert.to_onnx import to_onnx
 
     revision = snapshot.name
+    # All files of one revision, even if the model is updated meanwhile.
     for file in (*SMALL_FILES, "README.md"):
         _download(name, file, revision)
     with _named(name):
-        check_settings(TheirFolder(snapshot))
+        check_settings(SourceFolder(snapshot))
         _download_weights(name, snapshot)
         bundle = to_onnx(from_huggingface(snapshot), int8=True)
     card = dict(bundle.card) | {"converted_from": f"{name} of the Hugging Face hub"}
@@ -150,10 +158,11 @@ def _convert(name: str, snapshot: Path, folder: Path) -> None:
 
 
 def _convert_firefox(name: str, folder: Path) -> None:
-    """A model of Firefox's, unless the newest is here already."""
+    """Fetch and convert a model of Firefox, unless its newest version is in the cache."""
     from dragoman.convert.from_marian import from_marian
     from dragoman.convert.to_onnx import to_onnx
 
+    # Only the bundle is kept: Firefox's server has the original files.
     with tempfile.TemporaryDirectory() as files:
         model = firefox.download(name, Path(files))
         if _is_current(folder, model.version):
@@ -165,9 +174,10 @@ def _convert_firefox(name: str, folder: Path) -> None:
 
 
 def _put(bundle: Bundle, folder: Path) -> None:
-    """Into the cache, whole or not at all."""
+    """Move a bundle into the cache atomically."""
     aside = Path(tempfile.mkdtemp(prefix=".", dir=cache_folder()))
     try:
+        # In the same file system as the cache, so that the renames are atomic.
         write_bundle(aside / "new", bundle)
         if folder.exists():
             folder.rename(aside / "old")
@@ -178,13 +188,13 @@ def _put(bundle: Bundle, folder: Path) -> None:
 
 def _download_weights(name: str, snapshot: Path) -> None:
     from dragoman.convert.from_huggingface import INDEX, PICKLE, SAFETENSORS, shards
-    from dragoman.convert.their_folder import TheirFolder
+    from dragoman.convert.source_folder import SourceFolder
 
     revision = snapshot.name
     if _download(name, SAFETENSORS, revision):
         return
     if _download(name, INDEX, revision):
-        for file in shards(TheirFolder(snapshot)):
+        for file in shards(SourceFolder(snapshot)):
             _download(name, file, revision)
     else:
         _download(name, PICKLE, revision)
@@ -192,35 +202,37 @@ def _download_weights(name: str, snapshot: Path) -> None:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Errors name the model that the user named, not a folder of hashes."""
+    """Make errors name the user's model instead of a folder of hashes."""
     try:
         yield
     except DragomanError as error:
-        said = re.sub(r"(?<!\S)\S*/snapshots/[0-9a-f]+", name, str(error))
-        raise type(error)(said if name in said else f"{name}: {said}") from None
+        # A path in the cache of huggingface_hub: .../snapshots/REVISION.
+        message = re.sub(r"(?<!\S)\S*/snapshots/[0-9a-f]+", name, str(error))
+        raise type(error)(message if name in message else f"{name}: {message}") from None
 
 
 def _download(name: str, file: str, revision: str | None = None) -> Path | None:
-    """A file of a model, where `huggingface_hub` keeps it; None if a revision is known to lack
-    it."""
+    """Download a file of a model and return its path; None if the revision lacks it."""
     with needs_package("huggingface_hub", "hub"):
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
     try:
         return Path(hf_hub_download(name, file, revision=revision))
     except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        # Without a revision nothing is known of the model, so a missing file is an error.
         if isinstance(error, EntryNotFoundError) and revision is not None:
             return None
         raise BundleError(
-            f"{name} is no folder here, and the hub does not give {file} "
+            f"{name} is not a local folder, and the hub did not send {file} "
             f"({str(error).splitlines()[0]})."
         ) from None
 
 
 def _licence(readme: Path) -> str | None:
-    """What the head of a model's page says about its licence."""
+    """Return the license in the header of a model's page."""
     if not readme.is_file():
         return None
+    # The header ends at the second line of dashes.
     head = readme.read_bytes()[:4096].decode("utf-8", "replace").split("\n---", 1)[0]
-    found = _LICENCE.search(head)
-    return found[1] if found else None
+    match = _LICENCE.search(head)
+    return match[1] if match else None

@@ -1,13 +1,14 @@
 """MarianMT's names and order of features, and ours.
 
-M2M-100 and NLLB have the same names, and a norm behind each stack of layers.
+M2M-100 and NLLB have the same names, and a norm after each stack of layers. Marian and CTranslate2
+have the same parts under other names (`from_marian`, `from_ctranslate2`).
 
 MarianMT keeps the sines of its positions in the first half of a vector's features and the cosines
-in the second; here they take turns. A model does not care about the order of its features, so they
-are put in ours, in every weight that reads or writes the stream: embeddings, norms, the inputs of
-projections, the outputs of those that add to the stream. Queries, keys and values have a matrix
-each there, and lie in one here. Pegasus (in `transformers`) is MarianMT with the norm before each
-sublayer and one behind the last layer of each side.
+in the second; ours alternate. A model does not depend on the order of its features, so they are
+permuted in every weight that reads or writes the residual stream: embeddings, norms, inputs of
+projections, outputs of projections that add to it. MarianMT has a matrix each for queries, keys and
+values; ours are one matrix. Pegasus (in `transformers`) is MarianMT with the norm before each
+sublayer and one after the last layer of each side.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,13 +21,23 @@ from dragoman.config import ModelConfig, beyond_plain
 from dragoman.errors import ConversionError
 
 
-class Part(NamedTuple):
-    """A linear layer or norm: what it is called there and here."""
+class WeightMap(NamedTuple):
+    """A linear layer or norm: its name in MarianMT and here.
 
-    theirs: str
+    `module` is its name inside a layer; `layer` is None for the norm after a stack.
+    """
+
+    side: str
+    layer: int | None
+    module: str
     ours: str
-    stream_axis: int  # of its weight: 1 where it reads the stream, 0 where it writes it
-    third: int | None = None  # of our matrix, if it is one of queries, keys, values
+    stream_axis: int  # of its weight: 1 if it reads the residual stream, 0 if it writes it
+    third: int | None = None  # of our matrix of queries, keys and values
+
+    @property
+    def theirs(self) -> str:
+        inside = "" if self.layer is None else f"layers.{self.layer}."
+        return f"model.{self.side}.{inside}{self.module}"
 
 
 def interleaved(width: int) -> np.ndarray:
@@ -38,40 +49,46 @@ def interleaved(width: int) -> np.ndarray:
     return np.arange(width).reshape(2, -1).T.ravel()
 
 
-def _parts(config: ModelConfig) -> Iterator[Part]:
-    for side, layers in (
-        ("encoder", config.num_encoder_layers),
-        ("decoder", config.num_decoder_layers),
+def weight_maps(config: ModelConfig) -> Iterator[WeightMap]:
+    """Yield all linear layers and norms of a Transformer's encoder and decoder."""
+    for side, layers, attentions in (
+        ("encoder", config.num_encoder_layers, [("self_attn", "attention")]),
+        (
+            "decoder",
+            config.num_decoder_layers,
+            [("self_attn", "attention"), ("encoder_attn", "cross")],
+        ),
     ):
         if config.norm_position == "pre":  # Pegasus, M2M-100
-            yield Part(f"model.{side}.layer_norm", f"{side}_norm", 0)
+            yield WeightMap(side, None, "layer_norm", f"{side}_norm", 0)
         for i in range(layers):
-            theirs, ours = f"model.{side}.layers.{i}", f"{side}.{i}"
-            for their, our in (("self_attn", "attention"), ("encoder_attn", "cross"))[
-                : 1 + (side == "decoder")
-            ]:
-                norm = Part(f"{theirs}.{their}_layer_norm", f"{ours}.around_{our}.norm", 0)
-                if (side, our, config.decoder_self_attention) == ("decoder", "attention", "ssru"):
-                    yield norm  # the recurrence itself is Marian's alone (`from_marian`)
-                    continue
-                for third, letter in enumerate("qkv"):
-                    yield Part(
-                        f"{theirs}.{their}.{letter}_proj", f"{ours}.{our}.project.to_qkv", 1, third
-                    )
-                yield Part(f"{theirs}.{their}.out_proj", f"{ours}.{our}.project.to_out", 0)
-                yield norm
-            yield Part(f"{theirs}.fc1", f"{ours}.feed_forward.inner", 1)
-            yield Part(f"{theirs}.fc2", f"{ours}.feed_forward.outer", 0)
-            yield Part(f"{theirs}.final_layer_norm", f"{ours}.around_feed_forward.norm", 0)
+            for module, our in attentions:
+                name = f"{side}.{i}.{our}.project"
+                # The SSRU replaces the decoder's self-attention in Marian only (`from_marian`).
+                ssru = (side, our, config.decoder_self_attention) == (
+                    "decoder",
+                    "attention",
+                    "ssru",
+                )
+                for third, letter in enumerate("" if ssru else "qkv"):
+                    yield WeightMap(side, i, f"{module}.{letter}_proj", f"{name}.to_qkv", 1, third)
+                if not ssru:
+                    yield WeightMap(side, i, f"{module}.out_proj", f"{name}.to_out", 0)
+                yield WeightMap(side, i, f"{module}_layer_norm", f"{side}.{i}.around_{our}.norm", 0)
+            yield WeightMap(side, i, "fc1", f"{side}.{i}.feed_forward.inner", 1)
+            yield WeightMap(side, i, "fc2", f"{side}.{i}.feed_forward.outer", 0)
+            norm = f"{side}.{i}.around_feed_forward.norm"
+            yield WeightMap(side, i, "final_layer_norm", norm, 0)
 
 
 def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
-    """The shapes of the layers' weights there."""
+    """Return the shapes of the layers' weights in MarianMT, by name."""
     ours = dict(plain_weights(config, 0, 0, shared=True))
     theirs = dict[str, Shape]()
-    for part in _parts(config):
+    for part in weight_maps(config):
         for end in ("weight", "bias"):
             rows, *columns = ours[f"{part.ours}.{end}"]
+            # Our matrix of queries, keys and values has three times the rows of each.
             theirs[f"{part.theirs}.{end}"] = (rows if part.third is None else rows // 3, *columns)
     return theirs
 
@@ -79,13 +96,14 @@ def layers_of_marian(config: ModelConfig) -> dict[str, Shape]:
 def layers_from_marian(
     theirs: Mapping[str, np.ndarray], config: ModelConfig, order: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Our weights from theirs, which have the shapes that `layers_of_marian` tells.
+    """Convert the layers' weights, which have the shapes of `layers_of_marian`.
 
     Our feature i is theirs of number `order[i]`.
     """
     ours = dict[str, list[np.ndarray]]()
-    for part in _parts(config):
+    for part in weight_maps(config):
         weight, bias = theirs[f"{part.theirs}.weight"], theirs[f"{part.theirs}.bias"]
+        # Queries, keys and values come in this order, and become one matrix.
         ours.setdefault(f"{part.ours}.weight", []).append(weight.take(order, axis=part.stream_axis))
         ours.setdefault(f"{part.ours}.bias", []).append(bias if part.stream_axis else bias[order])
     return {name: np.concatenate(arrays) for name, arrays in ours.items()}
@@ -93,14 +111,13 @@ def layers_from_marian(
 
 def layers_to_marian(ours: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
     width = config.d_model
+    # argsort inverts a permutation.
     order = np.argsort(interleaved(width))
     theirs = {}
-    for part in _parts(config):
-        rows = (
-            slice(None)
-            if part.third is None
-            else slice(part.third * width, (part.third + 1) * width)
-        )
+    for part in weight_maps(config):
+        rows = slice(None)
+        if part.third is not None:
+            rows = slice(part.third * width, (part.third + 1) * width)
         weight, bias = ours[f"{part.ours}.weight"][rows], ours[f"{part.ours}.bias"][rows]
         theirs[f"{part.theirs}.weight"] = weight.take(order, axis=part.stream_axis)
         theirs[f"{part.theirs}.bias"] = bias if part.stream_axis else bias[order]
@@ -108,7 +125,7 @@ def layers_to_marian(ours: Mapping[str, np.ndarray], config: ModelConfig) -> dic
 
 
 def refuse_unknown(config: ModelConfig, system: str) -> None:
-    """Let only the plain Transformer through: nobody else has the variants."""
+    """Raise a ConversionError unless a model is a plain Transformer."""
     if reasons := beyond_plain(config):
         raise ConversionError(
             f"{system} supports only the plain Transformer; this model has {', '.join(reasons)}."

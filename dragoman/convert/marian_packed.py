@@ -8,15 +8,15 @@ A file of weights:
     names, each with a zero byte; all shapes (int32)
     length of a gap (uint64), the gap, and the items' bytes, one after the other
 
-A matrix in 8 bits has signed bytes, then one float32: a byte divided by it is the weight.
-Its bytes are those of the transposed matrix, but the shape is not turned; embeddings lie as they
-are. An item `X_QuantMultA` is the scale of what X is multiplied with. Our engine gives each row a
-scale of its own and does not need it.
+An 8-bit matrix has signed bytes, then one float32: a byte divided by it is the weight. It stores
+the transposed matrix under the shape of the original; embeddings are not transposed. An item
+`X_QuantMultA` is the scale of the input that X is multiplied with. Our engine scales each row
+itself and does not need it.
 
 A shortlist:
 
     magic, checksum, f, b, number of offsets, number of candidates    (uint64 each)
-    offsets (uint64): where the candidates of each source piece begin, and at last the end
+    offsets (uint64): the beginning of each source piece's candidates, and the end
     candidates (uint32): ids of target pieces
 
 The first f pieces of the target vocabulary are in every list.
@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from dragoman.convert.learn_shortlist import shortlist_of
 from dragoman.errors import ConversionError
 from dragoman.storage.binary import Cursor, offsets
 from dragoman.text.shortlist import Shortlist
@@ -44,30 +45,32 @@ KINDS: dict[int, np.dtype[Any]] = {
 }
 ALPHA = "_QuantMultA"
 MAGIC = 0xF11A48D5013417F5
+# A forged count must not make a list of billions of headers.
 _MOST_ITEMS = 10_000
 _SIZE, _OFFSET, _PIECE = np.dtype("<i4"), np.dtype("<u8"), np.dtype("<u4")
 
 
 @dataclass
 class Packed:
-    """Arrays by name, in float, and for those in 8 bits what a byte counts."""
+    """Weights by name in float, and for those in 8 bits the value of one step."""
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     steps: dict[str, float] = field(default_factory=dict)
 
 
 def read_packed(raw: bytes, path: Path) -> Packed:
-    """What a file of weights holds."""
+    """Read a file of weights."""
     try:
         return _items(Cursor(raw), path)
     except (struct.error, ValueError):
-        raise ConversionError(f"{path} is cut off, or no binary file of Marian's.") from None
+        raise ConversionError(f"{path} is truncated, or not a binary file of Marian.") from None
 
 
 def _items(file: Cursor, path: Path) -> Packed:
     version, count = file.numbers("QQ")
     if version != VERSION or count > _MOST_ITEMS:
-        raise ConversionError(f"{path} is no binary file of Marian's, version {VERSION}.")
+        raise ConversionError(f"{path} is not a binary file of Marian, version {VERSION}.")
+    # Names, shapes and data follow in three blocks, each in the order of the headers.
     headers = [file.numbers("QQQQ") for _ in range(count)]
     names = [bytes(file.take(length)).rstrip(b"\0").decode() for length, *_ in headers]
     shapes = [tuple(file.array(_SIZE, sizes).tolist()) for _, _, sizes, _ in headers]
@@ -76,8 +79,8 @@ def _items(file: Cursor, path: Path) -> Packed:
     for name, shape, (_, kind, _, length) in zip(names, shapes, headers, strict=True):
         if kind not in KINDS:
             raise ConversionError(
-                f"{path}: {name} is of kind {kind:#x}, which is for one kind of CPU alone. "
-                "Files that end in .intgemm.alphas.bin are for all."
+                f"{path}: {name} has type {kind:#x}, which only one kind of CPU can use. Files "
+                "that end in .intgemm.alphas.bin work on all."
             )
         _take(packed, name, shape, kind, file.take(length))
     return packed
@@ -93,9 +96,11 @@ def _take(packed: Packed, name: str, shape: tuple[int, ...], kind: int, data: me
     if kind != INTGEMM8:
         packed.arrays[name] = array.reshape(shape)
         return
+    # The scale is after the bytes of the matrix.
     (factor,) = struct.unpack_from("<f", data, count)
     if not (math.isfinite(factor) and factor > 0 and len(shape) == 2):
         raise ValueError(name)
+    # Embeddings are the only matrices that are not stored transposed.
     array = array.reshape(shape) if "Wemb" in name else array.reshape(shape[::-1]).T
     packed.steps[name] = 1 / factor
     packed.arrays[name] = array.astype(np.float32) / np.float32(factor)
@@ -104,10 +109,10 @@ def _take(packed: Packed, name: str, shape: tuple[int, ...], kind: int, data: me
 def read_lexical_shortlist(
     raw: bytes, path: Path, source: Vocabulary, target: Vocabulary, shared: bool
 ) -> Shortlist:
-    """`shared`: one vocabulary for both sides. Then each source piece may stand in a translation.
+    """Read a shortlist. With one vocabulary for both sides (`shared`), each source piece is also
+    its own candidate.
 
-    Marian fills a list up with the next pieces to a multiple of eight, because its products want
-    that. Ours is not filled up.
+    Marian pads a list to a multiple of eight for its matrix products; ours needs no padding.
     """
     file = Cursor(raw)
     try:
@@ -115,10 +120,10 @@ def read_lexical_shortlist(
         starts = file.array(_OFFSET, offsets_count)
         candidates = file.array(_PIECE, count).astype(np.int64)
     except ValueError:
-        raise ConversionError(f"{path} is cut off, or no shortlist of Marian's.") from None
+        raise ConversionError(f"{path} is truncated, or not a shortlist of Marian.") from None
     if magic != MAGIC:
-        raise ConversionError(f"{path} is no binary shortlist of Marian's.")
-    known = offsets_count - 1  # source pieces; ours may have more, such as that of the start
+        raise ConversionError(f"{path} is not a binary shortlist of Marian.")
+    known = offsets_count - 1  # source pieces; we may have added one for the start
     try:
         sizes = np.diff(offsets(starts, count))
     except ValueError as error:
@@ -131,8 +136,5 @@ def read_lexical_shortlist(
     if shared:
         same = np.arange(min(len(source), len(target)))
         pieces, candidates = np.append(pieces, same), np.append(candidates, same)
-    entries = np.unique(np.stack([pieces, candidates], axis=1), axis=0)
-    entries = entries[~np.isin(entries[:, 1], target.never)]
     always = np.union1d(np.arange(min(first, len(target))), [target.eos])
-    ends = np.searchsorted(entries[:, 0], np.arange(len(source)), side="right")
-    return Shortlist(always[~np.isin(always, target.never)], entries[:, 1], ends)
+    return shortlist_of(source, target, always, np.stack([pieces, candidates], axis=1))

@@ -1,9 +1,9 @@
-"""How large the inputs of a model's products become, measured on sentences.
+"""Measure on sentences how large the inputs of a model's matrix products become.
 
-An engine that knows this beforehand gives all numbers of an input one scale in int8. It need not
-look at a row before it rounds it, and the product can add the bias itself. What a norm puts out is
-about equally large whatever the sentence, and so is what an attention puts out, a mean of values.
-The inner layer of a feed-forward network is not like that, so it has no range here.
+An engine that knows this gives all numbers of an input one int8 scale. It does not have to scan a
+row before rounding it, and the product can add the bias itself. The outputs of a norm are about
+equally large for every sentence, and so are an attention's, which are means of values. The inner
+layer of a feed-forward network varies too much, so it has no range here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,16 +16,18 @@ from dragoman.bundle.folder import Bundle
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.layers import LayerNorm, PostNorm
 
-OUT = ".project.to_out"  # the product that an attention ends with
+OUT = ".project.to_out"  # the last product of an attention
 
 
 @torch.inference_mode()
 def measure_ranges(
     bundle: Bundle, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]
 ) -> dict[str, float]:
-    """The largest number, its sign aside, that each norm and each attention puts out for these
-    sources and targets. An attention counts with and without the bias of its values, which graphs
-    add at different places."""
+    """Return the largest absolute output of each norm and attention for these sources and targets.
+
+    An attention is measured with and without the bias of its values, which graphs add at different
+    points.
+    """
     engine = TorchEngine.from_bundle(bundle, "cpu")
     model = engine.model
     ranges: dict[str, float] = {}
@@ -33,11 +35,12 @@ def measure_ranges(
     def watch(name: str, part: nn.Module) -> None:
         if isinstance(part, LayerNorm):
             part.register_forward_hook(lambda _, __, y: note(name, y))
-        elif isinstance(part, PostNorm):  # which asks its norm for that of a sum, past any hook
+        elif isinstance(part, PostNorm):  # it calls its norm without running hooks
             part.register_forward_hook(lambda _, __, y: note(f"{name}.norm", y))
         elif name.endswith(OUT):
             attention = name.removesuffix(OUT)
             bias = model.get_parameter(f"{attention}.project.to_qkv.bias")
+            # The last third of the bias of queries, keys and values.
             of_values = bias[2 * len(bias) // 3 :]
             part.register_forward_pre_hook(_with_and_without(of_values, attention, note))
 
@@ -46,9 +49,9 @@ def measure_ranges(
 
     for name, part in model.named_modules():
         watch(name, part)
-    for source, target in pairs:  # one by one: padding is not measured
-        said = [engine.target.bos, *target]
-        model(torch.tensor([source]), torch.tensor([said]))
+    for source, target in pairs:  # one by one, because padding would be measured as well
+        shifted = [engine.target.bos, *target]
+        model(torch.tensor([source]), torch.tensor([shifted]))
     return ranges
 
 

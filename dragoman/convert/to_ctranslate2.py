@@ -1,9 +1,7 @@
-"""A bundle for CTranslate2: a folder that `ctranslate2.Translator` opens.
+"""Write a bundle as a folder that `ctranslate2.Translator` opens, with the SentencePiece models.
 
-The SentencePiece models are beside it.
-
-Its vocabulary is our pieces; sources are given to it with `</s>` at their end, as
-`Codec.encode_source` makes them.
+Its vocabulary consists of our pieces. Sources must end with `</s>`, as `Codec.encode_source`
+returns them.
 """
 
 from pathlib import Path
@@ -19,7 +17,7 @@ from dragoman.errors import needs_package
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.languages import LANGUAGES_FILE
 
-_LONGEST = 2048  # CTranslate2 wants a table of positions, and refuses what is longer
+_LONGEST = 2048  # positions in CTranslate2's table; longer inputs are refused
 
 
 def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
@@ -47,6 +45,7 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
     spec.config.unk_token = pieces[bundle.codec.target.unk]
     spec.config.eos_token = pieces[bundle.codec.target.eos]
     spec.config.bos_token = spec.config.decoder_start_token = pieces[bundle.codec.target.bos]
+    # We add special pieces ourselves.
     spec.config.add_source_bos = spec.config.add_source_eos = False
     spec.validate()
     spec.optimize()
@@ -61,11 +60,13 @@ def to_ctranslate2(bundle: Bundle, folder: Path) -> None:
 def _stack(
     spec: Any, config: ModelConfig, weights: dict[str, np.ndarray], name: str, words: np.ndarray
 ) -> None:
-    """The encoder or the decoder: embeddings, positions, layers, the norm behind them."""
+    """Fill in the encoder or the decoder: embeddings, positions, layers, and the last norm."""
     side = "source" if name == "encoder" else "target"
     embeddings = spec.embeddings[0] if name == "encoder" else spec.embeddings
     embeddings.weight = words
+    # Multiply by √D, as our model does.
     spec.scale_embeddings = True
+    # CTranslate2's own positions begin at 1 and have other wavelengths.
     table = weights.get(f"{side}_embedding.positions.table")
     spec.position_encodings.encodings = (
         sinusoids(_LONGEST, config.d_model, config.positions.base) if table is None else table
@@ -78,18 +79,10 @@ def _stack(
         _linear(layer.self_attention.linear[1], weights, f"{ours}.attention.project.to_out")
         _norm(layer.self_attention.layer_norm, weights, f"{ours}.around_attention.norm")
         if name == "decoder":
-            _linear(
-                layer.attention.linear[0],
-                weights,
-                f"{ours}.cross.project.to_qkv",
-                slice(config.d_model),
-            )
-            _linear(
-                layer.attention.linear[1],
-                weights,
-                f"{ours}.cross.project.to_qkv",
-                slice(config.d_model, None),
-            )
+            # CTranslate2 has one matrix for the queries, and one for keys and values.
+            qkv, queries = f"{ours}.cross.project.to_qkv", config.d_model
+            _linear(layer.attention.linear[0], weights, qkv, slice(queries))
+            _linear(layer.attention.linear[1], weights, qkv, slice(queries, None))
             _linear(layer.attention.linear[2], weights, f"{ours}.cross.project.to_out")
             _norm(layer.attention.layer_norm, weights, f"{ours}.around_cross.norm")
         _linear(layer.ffn.linear_0, weights, f"{ours}.feed_forward.inner")

@@ -1,8 +1,6 @@
-"""A bundle made for the ONNX engine, with its matrices in int8 if asked for.
+"""Mark a bundle for the ONNX engine, optionally with its matrices in int8.
 
-It is checked to be one that the engine runs.
-
-The engine runs any bundle of a plain Transformer; this one says that it is meant for it.
+The engine runs any bundle of a plain Transformer; a marked one is run by it by default.
 """
 
 from dataclasses import replace
@@ -14,15 +12,15 @@ from dragoman.errors import ConversionError
 
 
 def to_onnx(bundle: Bundle, int8: bool = False) -> Bundle:
-    """The bundle for the ONNX engine; with `int8`, its matrices are stored in int8."""
+    """Return the bundle for the ONNX engine; `int8` stores its matrices in int8."""
     if reasons := beyond_graphs(bundle.config.model):
         raise ConversionError(
             "the ONNX engine supports only the plain Transformer; this model has "
             f"{', '.join(reasons)}."
         )
     weights = bundle.weights
-    if int8 and not all_in_bytes(weights):  # bytes that came as such stay as they are
+    if int8 and not all_in_bytes(weights):  # matrices that came in int8 keep their bytes
         weights = quantize(dequantize(weights))
-    # refuses a width that int8 cannot take
+    # Building a graph raises an error if int8 does not support the width.
     step_graph(bundle.config.model, weights, bundle.codec.target)
     return replace(bundle, weights=weights, engine=ONNX)

@@ -1,11 +1,11 @@
-"""A model as a page that translates in the browser, without a server and from disk.
+"""Write a model as a page that translates in the browser, without a server and from disk.
 
     FOLDER/index.html page.js translator.js     the page, SentencePiece and search
     FOLDER/model.js                             settings, pieces, graphs and weights, in base64
     FOLDER/runtime.js                           onnxruntime-web, from npm's package
 
-The graphs are those of the ONNX engine. A browser does not let a page from disk read other files,
-but it runs their scripts: therefore everything is a script.
+The ONNX engine builds the graphs. A browser lets a page from disk run scripts but not read files,
+so everything is a script.
 """
 
 import base64
@@ -28,21 +28,24 @@ _FILES = ("translator.js", "page.js")
 
 
 def to_web(bundle: Bundle, folder: Path, runtime: Path) -> int:
-    """Write the page; its size in bytes. `runtime`: the folder `dist` of npm's onnxruntime-web."""
+    """Write the page and return its size in bytes. `runtime` is the folder `dist` of npm's
+    onnxruntime-web.
+    """
     if reasons := beyond_graphs(bundle.config.model):
         raise ConversionError(
             f"the browser runs only the plain Transformer; this model has {', '.join(reasons)}."
         )
     codec = bundle.codec
+    # translator.js implements only this kind of tokenization.
     if not isinstance(codec.source_segmenter, BytePairs) or codec.framing != Framing():
         raise ConversionError(
-            "the browser knows byte-pair encoding as dragoman train learns it: this model cuts its "
-            "text in another way."
+            "the browser supports only the byte-pair encoding of dragoman train; this model "
+            "tokenizes text in another way."
         )
     missing = [name for name in RUNTIME if not (runtime / name).exists()]
     if missing:
         raise ConversionError(
-            f"{runtime} has no {missing[0]}: run npm install onnxruntime-web, and name its folder "
+            f"{runtime} lacks {missing[0]}: run npm install onnxruntime-web, and name its folder "
             "with --runtime node_modules/onnxruntime-web/dist."
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,11 +69,11 @@ def _model(bundle: Bundle) -> dict[str, Any]:
     config, codec = bundle.config.model, bundle.codec
     weights = dict(bundle.weights)
     if all_in_bytes(weights):
-        # As the package's engine takes them: with the same bytes and ranges, a number is rounded in
-        # the same way.
+        # The bytes and ranges of the package's engine, so that both round numbers alike.
         weights = Factors.SIGNED.of(weights)
     packed, index, offset = [], [], 0
     for name, array in weights.items():
+        # Weights are one block of bytes; the index has the place of each.
         index.append({"name": name, "offset": offset, "length": array.nbytes})
         packed.append(array.tobytes())
         offset += array.nbytes
@@ -109,14 +112,14 @@ def _settings(bundle: Bundle) -> dict[str, Any]:
 
 
 def _tags(codec: Codec) -> dict[str, int]:
-    """The id that names each language to translate into, where a source begins with one."""
+    """Return the id of each target language's tag, if sources begin with one."""
     if not codec.languages.tagged:
         return {}
     return {code: codec.source.ids[language_tag(code)] for code in codec.languages.targets}
 
 
 def _pieces(segmenter: Segmenter) -> dict[str, Any]:
-    """Pieces in the order of their merges, and the ids of those that are no text."""
+    """Return the pieces in the order of their merges, and the ids of control pieces."""
     assert isinstance(segmenter, BytePairs)
     pieces = segmenter.vocabulary.pieces
     return {

@@ -1,1 +1,1 @@
-"""Files and markup around a translator: what is text is translated, all else stays as it is."""
+"""Documents and markup: text is translated, everything else is copied."""

@@ -1,8 +1,8 @@
-"""Zip archives of XML: docx, pptx, xlsx, odt and their kin, and EPUB.
+"""Zip archives of XML: DOCX, PPTX, XLSX, ODT and their relatives, and EPUB.
 
-Members without text, macros among them, are copied as they are. Nothing is ever unpacked onto the
-disk, and only members with text are held in memory. An archive that says or turns out to be very
-large once unpacked, or much larger than it is, is refused.
+Members without text, including macros, are copied unchanged. Nothing is unpacked to disk, and only
+members with text are held in memory. An archive is refused if it claims, or turns out, to be very
+large when unpacked, or many times larger than the file.
 """
 
 import io
@@ -17,35 +17,34 @@ from typing import NamedTuple, TypeAlias
 
 from dragoman.documents import office, web
 from dragoman.documents.document import (
+    BY_REFERENCE,
     Document,
     DocumentError,
-    Options,
+    ReadOptions,
     Span,
-    as_reference,
-    decoded,
-    encoded,
-    of_text,
-    spliced,
+    collect_segments,
+    decode_text,
+    encode_text,
+    splice,
 )
-from dragoman.documents.segment import Segment, shown
+from dragoman.documents.segment import Segment, plain_text
 
 MOST_BYTES = 2**28  # of all members together, unpacked
 MOST_MEMBERS = 20_000
-# Unpacked bytes for each byte of the file, beyond an amount that is harmless: sheets of numbers are
-# packed to a thirtieth, and a bomb to a thousandth.
+# Unpacked bytes per byte of the file, beyond a harmless amount. Sheets of numbers shrink to a
+# thirtieth when packed, a zip bomb to a thousandth.
 MOST_TIMES = 100
 HARMLESS = 2**24
 _CHUNK = 2**20
 _STATES_ENCODING = re.compile(rb"\xef\xbb\xbf|<\?xml[^<>]*?encoding=")
 _MANIFEST = "META-INF/manifest.xml"
-OPEN_PACKAGING = "[Content_Types].xml"  # which every file of Microsoft Office has
-_OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")  # which holds encrypted files of newer ones, too
+OPEN_PACKAGING = "[Content_Types].xml"  # in every Office Open XML file
+_OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1")  # also the container of encrypted newer files
 FindIn = Callable[[str], Iterable[Span]]
 
 
 class _Part(NamedTuple):
-    """Members of a format: how text is found in them, and how they are made to name the language
-    that the file was translated into."""
+    """Members of a format: how their text is found, and how they state the language."""
 
     members: str
     find: FindIn = lambda text: ()
@@ -60,14 +59,17 @@ class _Member(NamedTuple):
 
 
 Members: TypeAlias = dict[str, bytes]
-"""The members of a file that are looked at, by name."""
+"""The content of the relevant members, by name."""
+# Members with the column names of tables and pivot tables.
 _TABLE = re.compile(r"xl/tables/[^/]+\.xml|xl/pivotCache/[^/]+\.xml")
 
 
 def _reader(
     *parts: _Part, kept: Callable[[Members], frozenset[str]] = lambda members: frozenset()
-) -> Callable[[bytes, Options], Document]:
-    """A format of these parts. `kept`: texts that other members of a file refer to."""
+) -> Callable[[bytes, ReadOptions], Document]:
+    """Return the reader of a format with these parts. `kept` returns texts that other members refer
+    to.
+    """
     patterns = [re.compile(part.members) for part in parts]
 
     def part_of(name: str) -> _Part | None:
@@ -76,14 +78,14 @@ def _reader(
         )
         return next(matching, None)
 
-    def read(raw: bytes, options: Options) -> Document:
+    def read(raw: bytes, options: ReadOptions) -> Document:
         return _read(raw, part_of, kept, options)
 
     return read
 
 
 def _drawn(folder: str) -> _Part:
-    """Charts, SmartArt, and drawings on sheets and on charts."""
+    """Return the part of charts, SmartArt, and drawings on sheets and charts."""
     members = rf"{folder}/(?:charts/chart|diagrams/|drawings/drawing)[^/]*\.xml"
     return _Part(members, office.chart_spans, office.name_powerpoint)
 
@@ -92,12 +94,14 @@ _PROPERTIES = _Part(r"docProps/core\.xml|meta\.xml", office.property_spans, offi
 
 
 def _table_columns(members: Members) -> frozenset[str]:
-    """Excel takes a workbook for damaged if a column of a table has another name than its cell."""
+    """Return the column names of tables, which must equal their cells, or Excel calls the workbook
+    damaged.
+    """
     return frozenset(
         name
         for member, content in members.items()
         if _TABLE.fullmatch(member)
-        for name in office.column_names(decoded(content)[0])
+        for name in office.column_names(decode_text(content)[0])
     )
 
 
@@ -147,20 +151,22 @@ def _read(
     raw: bytes,
     part_of: Callable[[str], _Part | None],
     kept: Callable[[Members], frozenset[str]],
-    options: Options,
+    options: ReadOptions,
 ) -> Document:
+    # Tables of Excel are read, too: their column names must not change.
     infos, members = _unpacked(raw, lambda name: bool(part_of(name) or _TABLE.fullmatch(name)))
-    left = kept(members)
+    kept_texts = kept(members)
+    # Segments of all members, in the order of the archive.
     texts: dict[str, _Member] = {}
     segments: list[Segment] = []
-    for name in list(members):
+    for name in list(members):  # popped, so that bytes and text are not both in memory
         part, content = part_of(name), members.pop(name)
         if part is None:
             continue
         text, encoding = _decoded(content)
         try:
-            spans, inside = of_text(
-                span for span in part.find(text) if not left or shown(span.segment) not in left
+            spans, inside = collect_segments(
+                span for span in part.find(text) if plain_text(span.segment) not in kept_texts
             )
         except DocumentError as error:
             raise DocumentError(f"{name} in it: {error}") from None
@@ -168,11 +174,12 @@ def _read(
         segments += inside
     names = {info.filename for info in infos}
     if not texts and OPEN_PACKAGING not in names:  # a presentation may have no slides
-        raise DocumentError("it holds none of the files that make up such a document.")
+        raise DocumentError("it lacks the files that make up such a document.")
 
     def write(translated: Sequence[Segment]) -> bytes:
         remaining = iter(translated)
-        after = {name: spliced(one.text, one.spans, remaining) for name, one in texts.items()}
+        after = {name: splice(one.text, one.spans, remaining) for name, one in texts.items()}
+        # A file without any translation keeps its language.
         if options.to and any(after[name] != one.text for name, one in texts.items()):
             for name, one in texts.items():
                 if one.name_language is not None:
@@ -184,7 +191,7 @@ def _read(
                     _copy(source, info, target)
                     continue
                 encoding = texts[info.filename].encoding
-                content = encoded(after[info.filename], encoding, as_reference)
+                content = encode_text(after[info.filename], encoding, BY_REFERENCE)
                 target.writestr(_like(info), content)
         return out.getvalue()
 
@@ -192,24 +199,25 @@ def _read(
 
 
 def _decoded(content: bytes) -> tuple[str, str]:
-    """XML that does not declare an encoding is UTF-8, whatever a `meta` element of a page says.
-    The element is believed only where that cannot be."""
+    """Decode XML. Without a declaration it is UTF-8, regardless of a page's `meta` element, which
+    is used only where UTF-8 is impossible.
+    """
     if not _STATES_ENCODING.match(content):
         with suppress(UnicodeDecodeError):
             return content.decode(), "utf-8"
-    return decoded(content)
+    return decode_text(content)
 
 
 def _copy(source: zipfile.ZipFile, info: zipfile.ZipInfo, target: zipfile.ZipFile) -> None:
-    """A member piece by piece, however large it is."""
+    """Copy a member in chunks: it may be large."""
     like = _like(info)
-    like.file_size = info.file_size  # tells whether it may need more than 32 bits
+    like.file_size = info.file_size  # decides whether it needs the 64-bit format
     with source.open(info) as member, target.open(like, "w") as copy:
         shutil.copyfileobj(member, copy, _CHUNK)
 
 
 def _like(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """The same name, date and packing. Without flags, which tell of what was written before."""
+    """Return a member's name, date and packing, without flags of its old encoding."""
     new = zipfile.ZipInfo(info.filename, info.date_time)
     new.compress_type = info.compress_type
     new.external_attr = info.external_attr
@@ -220,48 +228,52 @@ def _like(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
 def _unpacked(
     raw: bytes, wanted: Callable[[str], bool]
 ) -> tuple[list[zipfile.ZipInfo], dict[str, bytes]]:
-    """All members, and the content of those that are wanted. Each is unpacked once, since what a
-    member says of its size may be wrong."""
+    """Return all members, and the content of the wanted ones.
+
+    Every member is unpacked once to count its bytes, since the size in its header may be wrong.
+    """
     if raw.startswith(_OLD_OFFICE):
         raise DocumentError(
-            "it is encrypted, or of Office 97 to 2003: remove its password, or save it anew."
+            "it is encrypted, or an Office 97 to 2003 file: remove its password, or save it again."
         )
     most = min(MOST_BYTES, HARMLESS + MOST_TIMES * len(raw))
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             infos = archive.infolist()
             if len(infos) > MOST_MEMBERS:
-                raise DocumentError(f"it holds {len(infos):,} files, {MOST_MEMBERS:,} are read.")
+                raise DocumentError(f"it has {len(infos):,} files; the limit is {MOST_MEMBERS:,}.")
+            # Programs disagree on which of two equal names counts.
             if len({info.filename for info in infos}) < len(infos):
-                raise DocumentError("it holds two files of one name.")
+                raise DocumentError("it has two files with the same name.")
+            # Bit 0 of the flags marks an encrypted member.
             if any(info.flag_bits & 1 for info in infos):
                 raise DocumentError("it is encrypted: remove its password first.")
             if sum(info.file_size for info in infos) > most:
                 raise _too_large(most)
             contents: dict[str, bytes] = {}
-            room = most
+            remaining = most
             for info in infos:
-                kept = bytearray()
+                content = bytearray()
                 is_wanted = wanted(info.filename)
                 with archive.open(info) as member:
                     while chunk := member.read(_CHUNK):
-                        room -= len(chunk)
-                        if room < 0:
+                        remaining -= len(chunk)
+                        if remaining < 0:
                             raise _too_large(most)
                         if is_wanted or info.filename == _MANIFEST:
-                            kept += chunk
-                # OpenDocument encrypts members and packs them in the ordinary way.
-                if info.filename == _MANIFEST and b"encryption-data" in kept:
+                            content += chunk
+                # OpenDocument encrypts single members, without zip's own flag.
+                if info.filename == _MANIFEST and b"encryption-data" in content:
                     raise DocumentError("it is encrypted: remove its password first.")
-                if kept and is_wanted:
-                    contents[info.filename] = bytes(kept)
+                if content and is_wanted:
+                    contents[info.filename] = bytes(content)
             return infos, contents
     except (
         *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
         *(NotImplementedError, ValueError),
     ) as error:
-        raise DocumentError(f"it is no such document, or damaged ({error}).") from None
+        raise DocumentError(f"not a document of this format, or damaged ({error}).") from None
 
 
 def _too_large(most: int) -> DocumentError:
-    return DocumentError(f"it unpacks to more than {most:,} bytes: it is not read.")
+    return DocumentError(f"it unpacks to more than {most:,} bytes, the limit.")

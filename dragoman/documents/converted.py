@@ -1,8 +1,8 @@
-"""Files that are read through other programs, and come back in another format.
+"""Files that are read through other programs, and written in another format.
 
-LibreOffice turns Word's old format into .docx. A PDF says where letters stand and not what a
-paragraph is: pdfplumber finds its lines and tables, and the translation is a plain .html with
-headings, paragraphs and tables. The layout, pictures and fonts of a PDF are not kept.
+LibreOffice converts Word's old format to DOCX. A PDF has positions of letters but no paragraphs:
+pdfplumber finds its lines and tables, and the translation is plain HTML with headings, paragraphs
+and tables. The layout, pictures and fonts of a PDF are lost.
 """
 
 import html
@@ -17,25 +17,28 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.documents import archive, web
-from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.documents.document import Document, DocumentError, ReadOptions
 from dragoman.errors import needs_package
 
-LONGEST_S = 120  # that a conversion may take
+LONGEST_S = 120  # seconds for a conversion
 _MOST_MEMORY = 2**30
-_MOST_WRITTEN = 2**28  # bytes of one file
+_MOST_WRITTEN = 2**28  # bytes per file
 MOST_PAGES = 2000
-WORD_GAP = 0.15  # of the size of letters: many files have no blanks between words
-OLE = b"\xd0\xcf\x11\xe0"  # how a file of the old Microsoft Office begins
+WORD_GAP = 0.15  # of the font size; many files separate words by position only
+OLE = b"\xd0\xcf\x11\xe0"  # first bytes of an old Microsoft Office file
 
 
-def read_doc(raw: bytes, options: Options) -> Document:
+def read_doc(raw: bytes, options: ReadOptions) -> Document:
+    # LibreOffice would read many other formats under this name.
     if not raw.startswith(OLE):
-        raise DocumentError("it is no file of Word 97 to 2003.")
+        raise DocumentError("not a file of Word 97 to 2003.")
     return archive.read_docx(_by_libreoffice(raw), options)
 
 
 def _by_libreoffice(raw: bytes) -> bytes:
-    """In a folder of its own, with settings of its own: nothing of the user's is read."""
+    """Convert a file in a folder of its own, with a fresh profile: none of the user's settings are
+    read.
+    """
     program = shutil.which("soffice") or shutil.which("libreoffice")
     if program is None:
         raise DocumentError(".doc needs LibreOffice, which is not installed; or save it as .docx.")
@@ -48,7 +51,7 @@ def _by_libreoffice(raw: bytes) -> bytes:
         ]  # fmt: skip
         environment = {**os.environ, "HOME": folder}
         try:
-            # Nothing of it is read: a pipe would stay open as long as what `soffice` starts.
+            # Output is discarded: processes that `soffice` starts would keep a pipe open.
             subprocess.run(
                 command,
                 env=environment,
@@ -60,7 +63,7 @@ def _by_libreoffice(raw: bytes) -> bytes:
                 preexec_fn=_limit_libreoffice if os.name == "posix" else None,
             )
         except subprocess.TimeoutExpired:
-            raise DocumentError(f"LibreOffice did not read it in {LONGEST_S} s.") from None
+            raise DocumentError(f"LibreOffice took longer than {LONGEST_S} s to read it.") from None
         result = path.with_suffix(".docx")
         if not result.is_file():
             raise DocumentError("LibreOffice cannot read it.")
@@ -68,9 +71,10 @@ def _by_libreoffice(raw: bytes) -> bytes:
 
 
 def _limit_libreoffice() -> None:
-    """Its own limits in the place of the reader's.
+    """Replace the reader's limits by limits for LibreOffice.
 
-    It reserves far more addresses than it writes to, so what is bounded is what it writes.
+    It reserves far more address space than it uses, so the memory that it writes to is limited
+    instead.
     """
     import resource
 
@@ -85,24 +89,26 @@ def _limit_libreoffice() -> None:
         resource.setrlimit(which, (most if unbounded or 0 <= most < hard else hard, hard))
 
 
-def read_pdf(raw: bytes, options: Options) -> Document:
+def read_pdf(raw: bytes, options: ReadOptions) -> Document:
     with needs_package("pdfplumber", "documents"):
         import pdfplumber
     try:
         with pdfplumber.open(io.BytesIO(raw)) as pdf:
             if len(pdf.pages) > MOST_PAGES:
-                raise DocumentError(f"it has {len(pdf.pages):,} pages, {MOST_PAGES:,} are read.")
+                raise DocumentError(
+                    f"it has {len(pdf.pages):,} pages; the limit is {MOST_PAGES:,}."
+                )
             blocks = [block for page in pdf.pages for block in _page(page)]
     except DocumentError:
         raise
-    except Exception as error:  # the library raises whatever it stumbles over
+    except Exception as error:  # on damaged files the library raises errors of any type
         reason = type(error).__name__
-        raise DocumentError(f"it is no PDF, or encrypted or damaged ({reason}).") from None
+        raise DocumentError(f"not a PDF, or encrypted or damaged ({reason}).") from None
     if not blocks:
         raise DocumentError(
-            "no text can be read in it: it is damaged, or has pictures alone, whose letters must "
-            "be recognised (OCR) first."
+            "no text can be read in it: it is damaged, or has only pictures, which need OCR first."
         )
+    # The document continues as HTML, with that reader and writer.
     page = "\n".join(
         ['<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">', *blocks, "</html>\n"]
     )
@@ -110,30 +116,31 @@ def read_pdf(raw: bytes, options: Options) -> Document:
 
 
 def _page(page: Any) -> Iterator[str]:
-    """The tables of a page, and the lines around them as paragraphs and headings."""
+    """Yield the tables of a page as HTML, and the lines around them as paragraphs and headings."""
     tables = page.find_tables()
     lines = []
     for line in page.extract_text_lines(return_chars=True, x_tolerance_ratio=WORD_GAP):
         middle = (line["top"] + line["bottom"]) / 2
-        inside = [t for t in tables if t.bbox[1] <= middle <= t.bbox[3] and _beside(t.bbox, line)]
+        # Text of a table is not also a paragraph.
+        inside = [t for t in tables if t.bbox[1] <= middle <= t.bbox[3] and _overlaps(t.bbox, line)]
         if not inside:
             lines.append((line["top"], line))
-    usual = statistics.median([_size(line) for _, line in lines]) if lines else 0.0
+    body_size = statistics.median([_size(line) for _, line in lines]) if lines else 0.0
     parts: list[tuple[float, str]] = [
         (t.bbox[1], _table(t.extract(x_tolerance_ratio=WORD_GAP))) for t in tables
     ]
     paragraph: list[Any] = []
     for _, line in lines:
-        if paragraph and not _goes_on(paragraph[-1], line, usual):
-            parts.append((paragraph[0]["top"], _paragraph(paragraph, usual)))
+        if paragraph and not _continues(paragraph[-1], line, body_size):
+            parts.append((paragraph[0]["top"], _paragraph(paragraph, body_size)))
             paragraph = []
         paragraph.append(line)
     if paragraph:
-        parts.append((paragraph[0]["top"], _paragraph(paragraph, usual)))
-    yield from (shown for _, shown in sorted(parts, key=lambda part: part[0]) if shown)
+        parts.append((paragraph[0]["top"], _paragraph(paragraph, body_size)))
+    yield from (markup for _, markup in sorted(parts, key=lambda part: part[0]) if markup)
 
 
-def _beside(box: tuple[float, float, float, float], line: Any) -> bool:
+def _overlaps(box: tuple[float, float, float, float], line: Any) -> bool:
     return bool(line["x0"] < box[2] and line["x1"] > box[0])
 
 
@@ -141,28 +148,31 @@ def _size(line: Any) -> float:
     return float(statistics.median(char["size"] for char in line["chars"]))
 
 
-def _goes_on(before: Any, line: Any, usual: float) -> bool:
-    """Whether a line belongs to the paragraph of the one before: close to it, as large, and the one
-    before is not a short last line."""
+def _continues(before: Any, line: Any, body_size: float) -> bool:
+    """True if a line continues the paragraph of the previous line: it is close and has letters of
+    the same size, and the previous line is not a short last line.
+    """
     size = _size(line)
+    # The distances are in units of the font size.
     near = line["top"] - before["bottom"] < 0.7 * size and line["top"] >= before["top"]
     full = before["x1"] > line["x0"] + 0.6 * (line["x1"] - line["x0"])
-    return near and abs(size - _size(before)) < 0.1 * usual and full
+    return near and abs(size - _size(before)) < 0.1 * body_size and full
 
 
-def _paragraph(lines: list[Any], usual: float) -> str:
+def _paragraph(lines: list[Any], body_size: float) -> str:
     text = ""
     for line in lines:
-        joined = text.endswith("-") and line["text"][:1].islower()  # a word cut at a line's end
+        joined = text.endswith("-") and line["text"][:1].islower()  # hyphenated at the line end
         text = text[:-1] + line["text"] if joined else f"{text} {line['text']}"
     size = _size(lines[0])
-    tag = "h1" if size > 1.5 * usual else "h2" if size > 1.15 * usual else "p"
+    # Headings are larger than most lines of the page.
+    tag = "h1" if size > 1.5 * body_size else "h2" if size > 1.15 * body_size else "p"
     return f"<{tag}>{html.escape(text.strip())}</{tag}>" if text.strip() else ""
 
 
 def _table(rows: list[list[str | None]]) -> str:
-    shown = []
+    lines = []
     for row in rows:
         cells = "".join(f"<td>{html.escape(' '.join((c or '').split()))}</td>" for c in row)
-        shown.append(f"<tr>{cells}</tr>")
-    return "<table>\n" + "\n".join(shown) + "\n</table>"
+        lines.append(f"<tr>{cells}</tr>")
+    return "<table>\n" + "\n".join(lines) + "\n</table>"

@@ -1,50 +1,63 @@
-"""A file as segments, and the way back.
+"""Files as segments, and the way back.
 
-Every text format is a function that finds spans: from where to where in the text there is something
-to translate, and as which segment. Writing puts translations into these places. All else is copied,
-so it cannot change; a segment that comes back unchanged leaves its span as it was, too.
+The reader of a text format is a function that finds spans: a range of the text, and the segment in
+it. Writing puts translations into these ranges and copies everything else, which therefore cannot
+change. A span whose segment comes back unchanged keeps its original text, too.
 """
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from dragoman.documents.segment import Code, Segment, has_words, written
+from dragoman.documents.segment import (
+    Code,
+    Kind,
+    Segment,
+    has_words,
+    normalize,
+    serialize,
+    word_set,
+)
 from dragoman.errors import DragomanError
 
 
 class DocumentError(DragomanError):
-    """A file cannot be read as what it claims to be, or its translation not be written in its
-    encoding."""
+    """Raised if a file cannot be read in its format, or a translation not be written in its
+    encoding.
+    """
 
     longest = 1000
 
 
 class Span(NamedTuple):
-    """A place in a text, what is to be translated there, and how that is written.
+    """A range of a text, the segment in it, and how to write that segment.
 
-    `inner` are places inside the codes of the segment, such as the title of a link. Each is counted
-    from the beginning of its code.
+    `inner` holds spans inside the segment's codes, such as the title of a link. Their offsets count
+    from the beginning of their code.
     """
 
     start: int
     end: int
     segment: Segment
-    write: Callable[[Segment], str] = written
+    write: Callable[[Segment], str] = serialize
     inner: tuple[tuple[str, "Span"], ...] = ()
+
+    def moved(self, distance: int) -> "Span":
+        return self._replace(start=self.start + distance, end=self.end + distance)
 
 
 @dataclass(frozen=True)
-class Options:
-    """What some formats want to know.
+class ReadOptions:
+    """Options of the readers.
 
-    `everything`: translate again what has a translation (po, xliff). `columns`: of a table, by
-    name or number; none: all. `to`: the target language's code, for formats that state it.
-    `encoding`: of a text file that is not UTF-8 and does not name its own. `ignored`: names of
-    tags whose content is kept, in a text with tags.
+    `everything`: translate messages that have a translation already (PO, XLIFF). `columns`: columns
+    of a table, by name or number; empty for all. `to`: code of the target language, for formats
+    that state it. `encoding`: of a text file that is neither UTF-8 nor declares its encoding.
+    `ignored`: names of tags whose content is kept, in tagged text.
     """
 
     everything: bool = False
@@ -54,91 +67,100 @@ class Options:
     ignored: tuple[str, ...] = ()
 
 
-class Doubt(NamedTuple):
-    """Why somebody should look at a translation, and how likely it is to be good."""
+class QualityWarning(NamedTuple):
+    """Why a translation needs a look, and how likely it is to be good."""
 
     why: str
     confidence: float = 1.0
 
 
-NO_DOUBT = Doubt("")
+NO_WARNING = QualityWarning("")
 
 
 @dataclass(frozen=True)
 class Document:
-    """`doubts` says of segments that were translated why somebody should look at them."""
+    """A file's segments, and the function that writes the file with translated segments.
+
+    `warnings` collects what is doubtful about translations, by source segment.
+    """
 
     segments: list[Segment]
     write: Callable[[Sequence[Segment]], bytes]
-    doubts: dict[Segment, Doubt] = field(default_factory=dict)
+    warnings: dict[Segment, QualityWarning] = field(default_factory=dict)
 
 
-FindSpans = Callable[[str, Options], Iterable[Span]]
+FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
 
 
-def of_text(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
-    """Spans with something to translate, in order, and all segments of these."""
-    kept = [span for span in spans if has_words(span.segment) or span.inner]
-    kept.sort(key=lambda span: span.start)
-    for before, after in pairwise(kept):
+def collect_segments(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
+    """Return the spans that have something to translate, in order, and all of their segments."""
+    selected = [span for span in spans if has_words(span.segment) or span.inner]
+    selected.sort(key=lambda span: span.start)
+    # splice() relies on it.
+    for before, after in pairwise(selected):
         assert before.end <= after.start, "spans do not overlap"
-    return kept, [segment for span in kept for segment in _segments(span)]
+    return selected, [segment for span in selected for segment in _segments(span)]
 
 
 def _segments(span: Span) -> list[Segment]:
     return [span.segment, *(segment for _, inner in span.inner for segment in _segments(inner))]
 
 
-def spliced(text: str, spans: Sequence[Span], translated: Iterable[Segment]) -> str:
-    """The text with translations in the place of its spans."""
-    given = iter(translated)
-    return _with(text, [(s.start, s.end, _filled(text[s.start : s.end], s, given)) for s in spans])
+def splice(text: str, spans: Sequence[Span], translated: Iterable[Segment]) -> str:
+    """Return the text with translated segments in place of its spans."""
+    segments = iter(translated)
+    edits = [(s.start, s.end, _written(text[s.start : s.end], s, segments)) for s in spans]
+    return _edited(text, edits)
 
 
-def _with(text: str, places: Iterable[tuple[int, int, str]]) -> str:
+def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Replace ranges of a text, given in order."""
     pieces = []
     at = 0
-    for start, end, new in places:
+    for start, end, new in edits:
         pieces += [text[at:start], new]
         at = end
     return "".join(pieces) + text[at:]
 
 
-def _filled(text: str, span: Span, given: Iterator[Segment]) -> str:
-    """What stands in a span's place: what was there, if all of it came back unchanged."""
-    segment = next(given)
-    places: dict[str, dict[int, tuple[int, int, str]]] = {}
+def _written(text: str, span: Span, segments: Iterator[Segment]) -> str:
+    """Return the new text of a span: the original text if all its segments came back unchanged."""
+    segment = next(segments)
+    edits: dict[str, dict[int, tuple[int, int, str]]] = {}
     for raw, inner in span.inner:
-        said = _filled(raw[inner.start : inner.end], inner, given)
-        # the same code may stand in a segment twice, and has the same translations then
-        places.setdefault(raw, {})[inner.start] = (inner.start, inner.end, said)
-    changed = {raw: _with(raw, sorted(of_raw.values())) for raw, of_raw in places.items()}
+        new = _written(raw[inner.start : inner.end], inner, segments)
+        # A segment may contain the same code twice. Both get the same translations, so keying by
+        # offset loses nothing.
+        edits.setdefault(raw, {})[inner.start] = (inner.start, inner.end, new)
+    changed = {raw: _edited(raw, sorted(of_raw.values())) for raw, of_raw in edits.items()}
     after = tuple(
         item._replace(raw=changed.get(item.raw, item.raw)) if isinstance(item, Code) else item
         for item in segment
     )
-    return text if written(after) == written(span.segment) else span.write(after)
+    return text if serialize(after) == serialize(span.segment) else span.write(after)
 
 
 def text_document(
     raw: bytes,
-    options: Options,
+    options: ReadOptions,
     find: FindSpans,
-    escape: Callable[[str], str] | None = None,
+    errors: str = "strict",
     name_language: Callable[[str, str], str] | None = None,
     encoding: str = "",
 ) -> Document:
-    """`escape` writes a character that the file's encoding does not have. `name_language` makes a
-    text name the language that it was translated into. `encoding` is what the format has if nothing
-    else is known."""
-    text, encoding = decoded(raw, options.encoding or encoding)
-    spans, segments = of_text(find(text, options))
+    """Read a text file as a document.
+
+    `errors` is the way to write characters that the file's encoding lacks. `name_language` updates
+    the language that a text states. `encoding` is the format's default.
+    """
+    text, encoding = decode_text(raw, options.encoding or encoding)
+    spans, segments = collect_segments(find(text, options))
 
     def write(translated: Sequence[Segment]) -> bytes:
-        after = spliced(text, spans, translated)
+        after = splice(text, spans, translated)
         if name_language is not None and options.to and after != text:
             after = name_language(after, options.to)
-        return encoded(after, encoding, escape)
+        return encode_text(after, encoding, errors)
 
     return Document(segments, write)
 
@@ -148,76 +170,143 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+# Declarations of XML, HTML and PO files.
 _DECLARED = re.compile(
     rb"""<\?xml[^<>]*?encoding=["']([\w.:-]+)|<meta[^<>]*?charset=["']?([\w.:-]+)"""
     rb"""|"Content-Type:[^"]*?charset=([\w.:-]+)""",
     re.I,
 )
-# Codecs of Python that are for no file, and do not give back what they read.
-_NO_TEXT = frozenset(
-    ["idna", "punycode", "undefined", "unicode-escape", "unicode_escape", "raw-unicode-escape"]
-)
-_HEAD = 4096  # bytes in which an encoding is declared
+# Python codecs that no file uses, and that do not round-trip.
+_NO_TEXT = word_set("idna punycode undefined unicode-escape unicode_escape raw-unicode-escape")
+# The error handler that writes characters by number, in HTML and XML.
+BY_REFERENCE = "xmlcharrefreplace"
+_HEAD = 4096  # bytes at the beginning of a file that may declare an encoding
 
 
-def decoded(raw: bytes, otherwise: str = "") -> tuple[str, str]:
-    """A file's text and its encoding: told by its first bytes, declared, UTF-8, or else another.
+def decode_text(raw: bytes, otherwise: str = "") -> tuple[str, str]:
+    """Return a file's text and encoding: by byte order mark, declaration, UTF-8, or `otherwise`.
 
-    >>> decoded("é".encode("latin-1"), "latin-1")
+    >>> decode_text("é".encode("latin-1"), "latin-1")
     ('é', 'latin-1')
     """
     for bom, encoding in _BOMS.items():
         if raw.startswith(bom):
             try:
-                return raw.decode(encoding), encoding  # a UTF-16 text keeps its mark as a character
+                # A UTF-16 text keeps its mark as its first character, so it is written back.
+                return raw.decode(encoding), encoding
             except UnicodeDecodeError:
-                raise DocumentError(f"it begins like {encoding}, and is not.") from None
-    if found := _DECLARED.search(raw[:_HEAD]):
-        name = next(filter(None, found.groups())).decode()
+                raise DocumentError(
+                    f"its byte order mark says {encoding}, but it is not."
+                ) from None
+    if declared := _DECLARED.search(raw[:_HEAD]):
+        name = next(filter(None, declared.groups())).decode()
         try:
             if codecs.lookup(name).name not in _NO_TEXT:
                 return raw.decode(name), name
         except (LookupError, ValueError):
-            pass  # declarations are often wrong
+            pass  # declarations are often wrong: try UTF-8
     try:
         return raw.decode("utf-8"), "utf-8"
     except UnicodeDecodeError as error:
         if b"\0" in raw:
-            raise DocumentError("it is not a text file: it has zero bytes.") from None
+            raise DocumentError("not a text file: it contains zero bytes.") from None
         if not otherwise:
             line = raw.count(b"\n", 0, error.start) + 1
             raise DocumentError(
-                f"it is not UTF-8: line {line} has the byte 0x{raw[error.start]:02x}. Convert it, "
-                f"or name its encoding (--encoding latin-1)."
+                f"not UTF-8: line {line} has the byte 0x{raw[error.start]:02x}. Convert it, or "
+                f"name its encoding (--encoding latin-1)."
             ) from None
     try:
         return raw.decode(otherwise), otherwise
     except (LookupError, UnicodeDecodeError):
-        raise DocumentError(f"it cannot be read as {otherwise!r}.") from None
+        raise DocumentError(f"cannot be decoded as {otherwise!r}.") from None
 
 
-def encoded(text: str, encoding: str, escape: Callable[[str], str] | None) -> bytes:
+def encode_text(text: str, encoding: str, errors: str = "strict") -> bytes:
+    """Encode a text; `errors` names Python's way to write characters that the encoding lacks."""
     try:
-        return text.encode(encoding)
+        return text.encode(encoding, errors)
     except UnicodeEncodeError as error:
-        if escape is None:
-            raise DocumentError(
-                f"it is written in {encoding}, which has no {text[error.start]!r}: convert it to "
-                f"UTF-8 first."
-            ) from None
-    out = bytearray()
-    for character in text:
-        try:
-            out += character.encode(encoding)
-        except UnicodeEncodeError:
-            out += escape(character).encode(encoding)
-    return bytes(out)
+        raise DocumentError(
+            f"its encoding, {encoding}, lacks {text[error.start]!r}: convert it to UTF-8 first."
+        ) from None
 
 
-def as_reference(character: str) -> str:
-    """A character of HTML or XML by its number.
+def block_spans(
+    text: str,
+    items: Sequence[tuple[int, int, str | Code]],
+    inner: Sequence[Span],
+    edge_kinds: Container[Kind],
+    collapse: Callable[[str], str],
+    write: Callable[[Segment], str],
+) -> Iterator[Span]:
+    """Yield the span of a block of items, which are given with their ranges in the text.
 
-    >>> as_reference("ß")
-    '&#223;'
+    White space and codes of `edge_kinds` at its ends are dropped. `inner` spans inside the block's
+    codes become inner spans of it; all others are yielded separately. `collapse` joins lines.
     """
-    return f"&#{ord(character)};"
+
+    def is_edge(item: str | Code) -> bool:
+        return not item.strip() if isinstance(item, str) else item.kind in edge_kinds
+
+    first, last = 0, len(items)
+    while first < last and is_edge(items[first][2]):
+        first += 1
+    while last > first and is_edge(items[last - 1][2]):
+        last -= 1
+    items = items[first:last]
+    segment = normalize(i if isinstance(i, Code) else collapse(i) for _, _, i in items)
+    if not has_words(segment):
+        yield from inner
+        return
+    start, end = items[0][0], items[-1][1]
+    starts = [item_start for item_start, _, _ in items]
+    in_codes = []
+    for span in inner:
+        if not start <= span.start < end:
+            yield span
+            continue
+        item_start, item_end, item = items[bisect_right(starts, span.start) - 1]
+        if isinstance(item, Code) and span.start < item_end:
+            in_codes.append((item.raw, span.moved(-item_start)))
+    yield Span(start, end, segment, keep_edges(text[start:end], write), tuple(in_codes))
+
+
+def keep_edges(original: str, write: Callable[[Segment], str]) -> Callable[[Segment], str]:
+    """Return a writer that keeps the white space at the ends of the original text."""
+    before = original[: len(original) - len(original.lstrip())]
+    after = original[len(original.rstrip()) :]
+    return lambda segment: before + write(segment).strip() + after
+
+
+def newline_of(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+# Escapes that PO, Apple's strings, Java's properties and Android's strings have in common.
+_ESCAPE = re.compile(r"\\(?:[uU]([0-9A-Fa-f]{4})|(.))", re.S)
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def unescape(text: str) -> str:
+    r"""Resolve backslash escapes; an escaped character without a special meaning is itself.
+
+    >>> unescape(r"it\'s \u00e9 \ud83d\ude00") == "it's é 😀"
+    True
+    """
+
+    def meaning(escape: re.Match[str]) -> str:
+        return chr(int(escape[1], 16)) if escape[1] else _CONTROLS.get(escape[2], escape[2])
+
+    text = _ESCAPE.sub(meaning, text)
+    # Numbers are UTF-16 units: two of them make an emoji.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def escape(text: str, quotes: str = '"') -> str:
+    """Escape backslashes, quotes and control characters with backslashes."""
+    for character in ("\\", *quotes):
+        text = text.replace(character, f"\\{character}")
+    for letter in "ntr":
+        text = text.replace(_CONTROLS[letter], f"\\{letter}")
+    return text

@@ -1,4 +1,4 @@
-"""Which files can be translated: one table of formats, and the way of a file through one."""
+"""The table of document formats, and reading a file in one of them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,15 +27,15 @@ from dragoman.documents import (
     xml_messages,
 )
 from dragoman.documents.document import (
+    BY_REFERENCE,
     Document,
     DocumentError,
     FindSpans,
-    Options,
-    as_reference,
+    ReadOptions,
     text_document,
 )
 from dragoman.documents.segment import Segment
-from dragoman.documents.shape import checked
+from dragoman.documents.structure_check import checked_document
 from dragoman.errors import DragomanError, MissingPackageError
 
 
@@ -43,21 +43,21 @@ from dragoman.errors import DragomanError, MissingPackageError
 class Format:
     name: str
     endings: tuple[str, ...]
-    read: Callable[[bytes, Options], Document]
+    read: Callable[[bytes, ReadOptions], Document]
     media_type: str = "text/plain"
-    becomes: str = ""  # the ending of a translation that is of another format
+    becomes: str = ""  # ending of translations, if they have another format
 
 
-def _text(find: FindSpans, **how: Any) -> Callable[[bytes, Options], Document]:
+def _text(find: FindSpans, **how: Any) -> Callable[[bytes, ReadOptions], Document]:
     return partial(text_document, find=find, **how)
 
 
-_xml = partial(_text, escape=as_reference)
+_xml = partial(_text, errors=BY_REFERENCE)
 _PO = _text(gettext.po_spans, name_language=gettext.name_language)
 _ARB = _text(messages.json_spans, name_language=messages.name_locale)
 _XLIFF = _xml(xml_messages.xliff_spans, name_language=xml_messages.name_target)
-# Before version 9, Java read such files as Latin-1.
-_PROPERTIES = _text(messages.property_spans, escape=messages.java_number, encoding="latin-1")
+# Before version 9, Java read these files as Latin-1.
+_PROPERTIES = _text(messages.property_spans, errors=messages.BY_JAVA_NUMBER, encoding="latin-1")
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _DOCX = f"{_OFFICE}.wordprocessingml.document"
 FORMATS = (
@@ -99,7 +99,7 @@ FORMATS = (
     Format("doc", (".doc",), converted.read_doc, _DOCX, ".docx"),
     Format("pdf", (".pdf",), converted.read_pdf, "text/html", ".html"),
 )
-# Languages that the name of a file may state: film.en.srt.
+# Languages in file names such as film.en.srt.
 _STATED = re.compile(
     r"(?:ar|bg|bn|ca|cs|da|de|el|en|es|et|eu|fa|fi|fr|gl|he|hi|hr|hu|id|it|ja|ko|lt|lv|nb|nl|no|pl"
     r"|pt|ro|ru|sk|sl|sr|sv|th|tr|uk|vi|zh)(?:[-_]\w{2,4})?"
@@ -114,33 +114,31 @@ def add_format(format_: Format) -> None:
     BY_ENDING.update(dict.fromkeys(format_.endings, format_))
 
 
-TAGGED = Format("tagged", (), tagged.read)  # a text of a request, never a file
+TAGGED = Format("tagged", (), tagged.read)  # for requests, not for files
 
 
-def named(name: str) -> Format:
+def format_named(name: str) -> Format:
     if name == TAGGED.name:
         return TAGGED
     if not import_until(lambda: name in BY_NAME):
-        raise DocumentError(f"there is no format {name!r}; there are {', '.join(BY_NAME)}.")
+        raise DocumentError(f"unknown format {name!r}; choose from {', '.join(BY_NAME)}.")
     return BY_NAME[name]
 
 
 def format_of(name: str) -> Format:
-    """A file's format by the end of its name."""
+    """Return a file's format by the ending of its name."""
     ending = Path(name).suffix.lower()
     if not import_until(lambda: ending in BY_ENDING):
-        raise DocumentError(
-            f"{name} is of no format that can be translated; these are: {' '.join(BY_ENDING)}."
-        )
+        raise DocumentError(f"{name} has no supported format; supported are {' '.join(BY_ENDING)}.")
     return BY_ENDING[ending]
 
 
 def translated_name(name: str, to: str) -> str:
-    """The name of a translation; where the name states a language, that one is replaced.
+    """Return the name of a translation; a language in the name is replaced.
 
     >>> translated_name("reports/may.docx", "de"), translated_name("film.en.srt", "de")
     ('reports/may.de.docx', 'film.de.srt')
-    >>> translated_name("film.de.srt", "de")  # never the file itself
+    >>> translated_name("film.de.srt", "de")  # never the name of the source
     'film.de.de.srt'
     >>> translated_name("may.pdf", "de")
     'may.de.html'
@@ -149,13 +147,14 @@ def translated_name(name: str, to: str) -> str:
     format_ = BY_ENDING.get(path.suffix.lower())
     ending = format_.becomes if format_ and format_.becomes else path.suffix
     stem, _, stated = path.stem.rpartition(".")
+    # Replace a language only if a name remains, and it is not the target.
     if not stem or not _STATED.fullmatch(stated) or stated == to:
         stem = path.stem
     return str(path.with_name(f"{stem}.{to}{ending}"))
 
 
-def read(name: str, raw: bytes, format_: Format, options: Options = Options()) -> Document:
-    """A document from a file's bytes, which writes no broken file; errors name the file."""
+def read(name: str, raw: bytes, format_: Format, options: ReadOptions = ReadOptions()) -> Document:
+    """Read a document that never writes a broken file; errors name the file."""
 
     def named(error: DragomanError) -> DocumentError:
         return DocumentError(f"{name}: {error}")
@@ -165,9 +164,9 @@ def read(name: str, raw: bytes, format_: Format, options: Options = Options()) -
     except (DocumentError, MissingPackageError) as error:
         raise named(error) from None
     before, written_as = raw, format_
-    if format_.becomes:  # it was converted, and is compared with what it was converted to
+    if format_.becomes:  # compare with the converted file, not with the original
         before, written_as = document.write(document.segments), BY_ENDING[format_.becomes]
-    whole = checked(document, before, written_as.name, written_as.read, options)
+    whole = checked_document(document, before, written_as.name, written_as.read, options)
 
     def write(translated: Sequence[Segment]) -> bytes:
         try:

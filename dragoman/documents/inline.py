@@ -1,10 +1,10 @@
-"""A segment as the plain text that a model takes, and its codes in the translation.
+"""Mask a segment's codes for the model, and restore them in the translation.
 
-Tags are left out and words stand in for placeholders. In the translation, a stand-in that is there
-exactly once becomes its placeholder again. A tag is placed by word links: an element encloses the
-run of target words that is linked to its source words most purely. Whatever the model says, the
-elements are nested and complete by construction; where a placeholder would be lost, doubled or in
-another element, there is no result, and the caller tries something else.
+The model takes plain text: tags are dropped, and a mask, which is a word, replaces each
+placeholder. In the translation, a mask that occurs exactly once becomes its placeholder again. Tags
+are placed by word links: an element encloses the run of target words that is linked most purely to
+its source words. Elements come out nested and complete by construction. If a placeholder would be
+lost, doubled or moved to another element, there is no result, and the caller tries something else.
 """
 
 import re
@@ -13,38 +13,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dragoman.documents.protect import gains
-from dragoman.documents.segment import Code, Kind, Segment, made, texts
+from dragoman.documents.protect import adds_protected
+from dragoman.documents.segment import Code, Kind, Segment, normalize, texts, word_set
 from dragoman.text.segments import split_sentences
 from dragoman.text.verbatim import StandIns, names
 
 WORD = re.compile(r"\S+")
 _PARTS = re.compile(r"\w+")
 _PUNCTUATION = "\"'„“”‚‘’«»‹›()[]{}.,;:!?…–—-"
-DEEPEST = 50  # elements in elements
-_SURE = 1000.0  # a stand-in tells more than any number of links
-_SAME = 3.0  # a word that is in source and translation alike tells more than a link
-_SMALL = 0.25  # an article or a preposition tells less: attention links these nearly at random
-_SMALL_WORDS_LISTED = (
-    "the a an of to in on at for by with from and or der die das den dem des ein eine einen "
-    "einem einer eines im am zum zur vom von zu mit für auf und oder el la los las lo un una "
-    "unos unas de del al en y le les l d une du au aux à et ou par pour dans o os as um uma do "
-    "da dos das no na ao à e em con por para com que sur an bei aus su sus is ist sie vous "
-    "usted você"
+DEEPEST = 50  # levels of nested elements
+# Weights of the evidence that a target word belongs to an element; a link of a content word has 1.
+_SURE = 1000.0  # a mask outweighs any number of links
+_SAME = 3.0  # a word that occurs unchanged in source and translation
+_SMALL = 0.25  # an article or preposition: attention links these nearly at random
+_ARTICLES = word_set(
+    "the a an der die das den dem des ein eine einen einem einer eines el la los las un una unos "
+    "unas le les une o os as um uma"
 )
-_SMALL_WORDS = frozenset(_SMALL_WORDS_LISTED.split())
-_ARTICLES = frozenset(
-    [
-        *("the", "a", "an", "der", "die", "das", "den", "dem", "des", "ein", "eine", "einen"),
-        *("einem", "einer", "eines", "el", "la", "los", "las", "un", "una", "unos", "unas"),
-        *("le", "les", "une", "o", "os", "as", "um", "uma"),
-    ]
+_SMALL_WORDS = _ARTICLES | word_set(
+    "of to in on at for by with from and or im am zum zur vom von zu mit für auf und oder lo de "
+    "del al en y l d du au aux à et ou par pour dans do da dos das no na ao à e em con por para "
+    "com que sur an bei aus su sus is ist sie vous usted você"
 )
 
 
-class Said(NamedTuple):
-    """What a translator made of a sentence, which words are linked, as (source, target), and how
-    likely it is to be good."""
+class SentenceResult(NamedTuple):
+    """A sentence's translation, its word links as (source, target) pairs, and its confidence."""
 
     text: str
     links: tuple[tuple[int, int], ...] = ()
@@ -53,8 +47,10 @@ class Said(NamedTuple):
 
 @dataclass
 class _Node:
-    """An element, or the whole segment. Offsets count characters, of the source and then of the
-    target."""
+    """An element, or the whole segment.
+
+    Offsets count characters: `start` and `end` in the source, `span` in the target.
+    """
 
     opening: Code | None
     start: int
@@ -63,20 +59,20 @@ class _Node:
     end: int = 0
     children: list["_Node"] = field(default_factory=list)
     marks: list[tuple[Code, int]] = field(default_factory=list)
-    words: list[tuple[Code, str]] = field(default_factory=list)  # placeholders and stand-ins
-    first: int = 0  # target words that it encloses
+    placeholders: list[tuple[Code, str]] = field(default_factory=list)  # with their masks
+    first: int = 0  # range of enclosed target words
     last: int = 0
-    span: tuple[int, int] = (0, 0)  # of the target
+    span: tuple[int, int] = (0, 0)
 
     def subtree(self) -> list["_Node"]:
-        found = [self]
-        for node in found:
-            found += node.children
-        return found
+        nodes = [self]
+        for node in nodes:  # grows while it is read: breadth first
+            nodes += node.children
+        return nodes
 
 
-class Plain:
-    """A segment on its way through a translator."""
+class MaskedSegment:
+    """A segment as plain text for the model, and the tree of its elements."""
 
     def __init__(self, segment: Segment, stand_ins: StandIns = names):
         self.segment = segment
@@ -98,11 +94,12 @@ class Plain:
                 node.closing, node.end = item, len(self.text)
                 node, depth = node.parent, depth - 1
             elif item.kind is Kind.WORD:
-                while (other := stand_ins(number)) in whole:
+                # A mask that occurs in the text could not be found again.
+                while (stand_in := stand_ins(number)) in whole:
                     number += 1
                 number += 1
-                node.words.append((item, other))
-                self.text += other
+                node.placeholders.append((item, stand_in))
+                self.text += stand_in
             else:
                 node.marks.append((item, len(self.text)))
         self.root.end = len(self.text)
@@ -112,133 +109,148 @@ class Plain:
     def has_tags(self) -> bool:
         return bool(self.root.children or self.root.marks)
 
-    def placed(self, said: Sequence[Said]) -> Segment | None:
-        """The translation with all codes in it, from those of the sentences; None: it would lose
-        one."""
-        target = "".join(s.text + gap for s, gap in zip(said, [*self.gaps, ""], strict=True))
+    def restore(self, results: Sequence[SentenceResult]) -> Segment | None:
+        """Return the translation with all codes; None if it would lose a placeholder."""
+        target = "".join(s.text + gap for s, gap in zip(results, [*self.gaps, ""], strict=True))
+        # Nothing was translated, so all codes are where they were.
         if target == self.text:
             return self.segment
         places: dict[str, tuple[int, int]] = {}
         for node in self.root.subtree():
-            for _, other in node.words:
-                spans = [m.span() for m in re.finditer(rf"(?<!\w){other}(?!\w)", target)]
-                if len(spans) != 1 or target.count(other) != 1:
+            for _, stand_in in node.placeholders:
+                spans = [m.span() for m in re.finditer(rf"(?<!\w){stand_in}(?!\w)", target)]
+                if len(spans) != 1 or target.count(stand_in) != 1:
                     return None
-                places[other] = spans[0]
+                places[stand_in] = spans[0]
         if self.has_tags:
-            _Placing(self, target, said, places).place()
+            _TagPlacer(self, target, results, places).place()
         self.root.span = (0, len(target))
         items = _rendered(self.root, target, places)
-        if items is None or any(gains(self.text, text) for text in items if isinstance(text, str)):
+        if items is None or any(
+            adds_protected(self.text, text) for text in items if isinstance(text, str)
+        ):
             return None
-        return made(items)
+        return normalize(items)
 
 
-class _Placing:
-    """Finds the target words of every element."""
+class _TagPlacer:
+    """Finds the range of target words that each element encloses."""
 
     def __init__(
         self,
-        plain: Plain,
+        masked: MaskedSegment,
         target: str,
-        said: Sequence[Said],
+        results: Sequence[SentenceResult],
         places: dict[str, tuple[int, int]],
     ):
-        self.source, self.target, self.root = plain.text, target, plain.root
-        self.source_words = [match.span() for match in WORD.finditer(plain.text)]
+        self.source, self.target, self.root = masked.text, target, masked.root
+        self.source_words = [match.span() for match in WORD.finditer(masked.text)]
         self.target_words = [match.span() for match in WORD.finditer(target)]
-        self.links = self._links(plain, said)  # target word to source word
-        self._parts = Counter(_PARTS.findall(plain.text)), Counter(_PARTS.findall(target))
-        # which stand-in is in a target word
-        self.sure = {
-            self._word_at(self.target_words, start): other for other, (start, _) in places.items()
+        self.links = self._links(masked, results)  # target word to source word
+        self._parts = Counter(_PARTS.findall(masked.text)), Counter(_PARTS.findall(target))
+        self.stand_ins = {  # by the target word that contains them
+            self._target_word_at(start): stand_in for stand_in, (start, _) in places.items()
         }
 
-    def _links(self, plain: Plain, said: Sequence[Said]) -> dict[int, int]:
-        """Through the whole segment. Where a sentence's words were counted in another way, words
-        at like places are linked."""
+    def _links(self, masked: MaskedSegment, results: Sequence[SentenceResult]) -> dict[int, int]:
+        """Return the links of all sentences, with words numbered through the segment.
+
+        If a sentence's links count words differently, link words at proportional positions instead.
+        """
         links: dict[int, int] = {}
         source = target = 0
-        for sentence, one in zip(plain.sentences, said, strict=True):
-            read, wrote = len(sentence.split()), len(one.text.split())
-            given = {t: s for s, t in one.links}
-            fits = len(given) == wrote and all(s < read for s in given.values())
-            for t in range(wrote):
-                s = given[t] if fits else t * read // wrote
-                if read:
+        for sentence, result in zip(masked.sentences, results, strict=True):
+            source_size, target_size = len(sentence.split()), len(result.text.split())
+            linked = {t: s for s, t in result.links}
+            fits = len(linked) == target_size and all(s < source_size for s in linked.values())
+            for t in range(target_size):
+                s = linked[t] if fits else t * source_size // target_size
+                if source_size:
                     links[target + t] = source + s
-            source, target = source + read, target + wrote
+            source, target = source + source_size, target + target_size
         return links
 
-    @staticmethod
-    def _word_at(words: Sequence[tuple[int, int]], offset: int) -> int:
-        return next((i for i, (start, end) in enumerate(words) if start <= offset < end), -1)
+    def _target_word_at(self, offset: int) -> int:
+        words = enumerate(self.target_words)
+        return next((i for i, (start, end) in words if start <= offset < end), -1)
 
     def place(self) -> None:
         self.root.first, self.root.last = 0, len(self.target_words)
         self.root.span = (0, len(self.target))
         for node in self.root.subtree():
+            # Siblings must not overlap.
             taken: set[int] = set()
+            # The longest element chooses first: it has the most evidence.
             for child in sorted(node.children, key=lambda child: child.start - child.end):
                 self._enclose(child, node, taken)
                 taken.update(range(child.first, child.last))
             node.marks = self._marks(node)
 
     def _enclose(self, child: _Node, parent: _Node, taken: set[int]) -> None:
+        """Choose the target words of an element among the free ones of its parent."""
         own = self._words_in(child.start, child.end)
-        inside = {other for node in child.subtree() for _, other in node.words}
-        alike = self._alike(child)
+        # Masks of placeholders inside the element must stay inside.
+        inside = {name for node in child.subtree() for _, name in node.placeholders}
+        unchanged = self._unchanged_words(child)
         scores = []
         for word in range(parent.first, parent.last):
             score = self._weight(word) if self.links.get(word) in own else -self._weight(word)
-            if word in alike:
+            if word in unchanged:
                 score = _SAME
-            if word in self.sure:
-                score = _SURE if self.sure[word] in inside else -_SURE
+            if word in self.stand_ins:
+                score = _SURE if self.stand_ins[word] in inside else -_SURE
+            # A run never crosses a word of a sibling.
             scores.append(float("-inf") if word in taken else score)
+        # The element has all words of its parent.
         if own and own >= self._words_in(parent.start, parent.end):
-            start, end = 0, len(scores)
+            start, end = 0, len(scores)  # an element around everything stays around everything
         else:
             start, end = _best_run(scores)
             start, end = self._without_articles(child, parent, start, end)
         if start == end and own:
-            start, end = self._like_place(own, scores)
+            start, end = self._proportional_word(own, scores)
         child.first, child.last = parent.first + start, parent.first + end
-        if start == end:  # it encloses nothing, and stands where a mark would
+        if start == end:  # an empty element is placed like a mark
             at = self._position(child.start, parent)
             child.span = (at, at)
             return
         child.span = self._verbatim(child) or self._without_punctuation(child, parent)
 
     def _weight(self, word: int) -> float:
-        """How much the link of a target word tells. That of a dash tells nothing: its source is no
-        word."""
+        """Return how much the link of a target word counts.
+
+        Punctuation such as a dash counts nothing: it is linked to an arbitrary word.
+        """
         bare = self._bare(word)
         return _SMALL if bare in _SMALL_WORDS else float(bool(bare))
 
     def _bare(self, word: int) -> str:
-        """A target word in small letters, without punctuation."""
+        """Return a target word in lower case, without punctuation."""
         start, end = self.target_words[word]
         return self.target[start:end].strip(_PUNCTUATION).lower()
 
-    def _alike(self, child: _Node) -> set[int]:
-        """Target words that hold a word of the element as it is: a name, a number. Of words that
-        are in the source or in the translation twice, this tells nothing."""
-        found = set()
+    def _unchanged_words(self, child: _Node) -> set[int]:
+        """Return the target words that contain a word of the element unchanged: a name, a number.
+
+        Words that occur twice in the source or in the translation are no evidence.
+        """
+        unchanged = set()
         for word in _PARTS.findall(self.source[child.start : child.end]):
             if word.lower() in _SMALL_WORDS or self._parts[0][word] != 1:
                 continue
-            if self._parts[1][word] == 1:
-                at = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", self.target)
-                if at:
-                    found.add(self._word_at(self.target_words, at.start()))
-        return found
+            match = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", self.target)
+            if match and self._parts[1][word] == 1:
+                unchanged.add(self._target_word_at(match.start()))
+        return unchanged
 
     def _without_articles(
         self, child: _Node, parent: _Node, start: int, end: int
     ) -> tuple[int, int]:
-        """An element has an article at its beginning if its source has one there; and it does not
-        consist of small words alone if its source does not."""
+        """Trim small words from the ends of a range.
+
+        An element begins with an article only if its source does. It consists of small words only
+        if its source does.
+        """
         words = _PARTS.findall(self.source[child.start : child.end].lower())
         if not words:
             return start, end
@@ -253,21 +265,24 @@ class _Placing:
             if words[-1] in _SMALL_WORDS:
                 break
             end -= 1
+        # Take in the article before the run: its link is often wrong.
         if words[0] in _ARTICLES and start and self._bare(first + start - 1) in _ARTICLES:
             start -= 1
         return start, end
 
     def _words_in(self, start: int, end: int) -> set[int]:
-        """Source words with a letter or digit between these offsets."""
+        """Return the source words that have a letter or digit between two offsets."""
         return {
             number
             for number, (first, last) in enumerate(self.source_words)
             if any(c.isalnum() for c in self.source[max(first, start) : min(last, end)])
         }
 
-    def _like_place(self, own: set[int], scores: Sequence[float]) -> tuple[int, int]:
-        """The one word at a like place, if it is free, for an element that no word is linked
-        to."""
+    def _proportional_word(self, own: set[int], scores: Sequence[float]) -> tuple[int, int]:
+        """Return the free word at the proportional position, for an element that no word is linked
+        to.
+        """
+        # The middle of the element, as a fraction of the source.
         middle = (min(own) + max(own) + 1) / 2 / max(1, len(self.source_words))
         free = [i for i, score in enumerate(scores) if score > -_SURE]
         if not free:
@@ -276,31 +291,33 @@ class _Placing:
         return best, best + 1
 
     def _verbatim(self, child: _Node) -> tuple[int, int] | None:
-        """Where the text of an element stands as it is, in the words that were chosen for it:
-        X3D in X3D-Ausgabe."""
+        """Return the place of the element's own text inside its words, as X3D in "X3D-Ausgabe";
+        None if it is not there.
+        """
         inner = self.source[child.start : child.end].strip()
-        if child.children or child.words or not inner or not inner[0].isalnum():
+        if child.children or child.placeholders or not inner or not inner[0].isalnum():
             return None
         start, end = self.target_words[child.first][0], self.target_words[child.last - 1][1]
-        found = re.search(rf"(?<!\w){re.escape(inner)}(?!\w)", self.target[start:end])
-        return (start + found.start(), start + found.end()) if found else None
+        match = re.search(rf"(?<!\w){re.escape(inner)}(?!\w)", self.target[start:end])
+        return (start + match.start(), start + match.end()) if match else None
 
     def _without_punctuation(self, child: _Node, parent: _Node) -> tuple[int, int]:
-        """From the first to the last word; punctuation at either end only if the source has some
-        there too."""
+        """Return the range from the first to the last word, with punctuation at an end only if the
+        source has some there.
+        """
         start = max(self.target_words[child.first][0], parent.span[0])
         end = min(self.target_words[child.last - 1][1], parent.span[1])
         inner = self.source[child.start : child.end].strip()
-        shown = self.target[start:end]
-        core = re.search(r"\w(?:.*\w)?", shown, re.S)
+        words = self.target[start:end]
+        core = re.search(r"\w(?:.*\w)?", words, re.S)
         if core and inner[-1:].isalnum():
-            end -= len(shown) - core.end()
+            end -= len(words) - core.end()
         if core and inner[:1].isalnum():
             start += core.start()
         return start, max(start, end)
 
     def _marks(self, node: _Node) -> list[tuple[Code, int]]:
-        """Where the marks of an element go, in their order, never inside another element."""
+        """Place an element's marks, in their order and never inside another element."""
         placed = []
         at = node.span[0]
         for code, offset in node.marks:
@@ -312,8 +329,10 @@ class _Placing:
         return placed
 
     def _position(self, offset: int, node: _Node) -> int:
-        """Before what the next source word became, or behind what the last one became."""
-        mine = range(node.first, node.last)
+        """Return the offset before the translation of the next source word, or after the
+        translation of the previous word.
+        """
+        own = range(node.first, node.last)
         words = [
             i
             for i, (start, end) in enumerate(self.source_words)
@@ -321,38 +340,40 @@ class _Placing:
         ]
         low, high = node.span
         for word in (i for i in words if self.source_words[i][0] >= offset):
-            linked = [t for t in mine if self.links.get(t) == word]
+            linked = [t for t in own if self.links.get(t) == word]
             if linked:
                 return min(max(self.target_words[linked[0]][0], low), high)
         for word in reversed([i for i in words if self.source_words[i][1] <= offset]):
-            linked = [t for t in mine if self.links.get(t) == word]
+            linked = [t for t in own if self.links.get(t) == word]
             if linked:
                 return min(max(self.target_words[linked[-1]][1], low), high)
         return low if offset <= node.start else high
 
 
 def _best_run(scores: Sequence[float]) -> tuple[int, int]:
-    """The neighbouring scores with the largest sum, from start to end; nothing, if none is above 0
-    (Kadane's algorithm).
+    """Return start and end of the run of scores with the largest sum; (0, 0) if no sum is positive.
+
+    This is Kadane's algorithm.
 
     >>> _best_run([-1, 1, -1, 1, 1, -1])
     (3, 5)
     """
-    best, found = 0.0, (0, 0)
+    best, run = 0.0, (0, 0)
     total, start = 0.0, 0
-    for place, score in enumerate(scores):
+    for index, score in enumerate(scores):
+        # A prefix without a positive sum never helps.
         if total <= 0:
-            total, start = 0.0, place
+            total, start = 0.0, index
         total += score
         if total > best:
-            best, found = total, (start, place + 1)
-    return found
+            best, run = total, (start, index + 1)
+    return run
 
 
 def _rendered(
     node: _Node, target: str, places: dict[str, tuple[int, int]]
 ) -> list[str | Code] | None:
-    """The text of an element with its codes; None where a placeholder is not in its element."""
+    """Return the text of an element with its codes; None if a placeholder left its element."""
     begin, end = node.span
     pieces: list[tuple[int, int, list[str | Code]]] = []
     for child in node.children:
@@ -361,11 +382,12 @@ def _rendered(
             return None
         pieces.append((*child.span, [child.opening, *inner, child.closing]))
     pieces += [(at, at, [code]) for code, at in node.marks]
-    pieces += [(*places[other], [code]) for code, other in node.words]
+    pieces += [(*places[stand_in], [code]) for code, stand_in in node.placeholders]
     items: list[str | Code] = []
     at = begin
+    # Children, marks and placeholders in the order of the target.
     for start, stop, inside in sorted(pieces, key=lambda piece: piece[:2]):
-        if start < at or stop > end:
+        if start < at or stop > end:  # overlaps another element, or leaves this one
             return None
         items += [target[at:start], *inside]
         at = stop

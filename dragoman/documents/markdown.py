@@ -1,21 +1,22 @@
 """Markdown: markdown-it finds the blocks, patterns the inline markup.
 
-Front matter, code, link targets and HTML tags stay; a paragraph that is wrapped over several lines
-becomes one line.
+Front matter, code, link targets and HTML tags stay unchanged. A paragraph that is wrapped over
+several lines becomes one line.
 """
 
 import re
 from collections.abc import Iterator
 
 from dragoman.documents import web
-from dragoman.documents.document import Options, Span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.document import ReadOptions, Span
+from dragoman.documents.line_markup import unwrap
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 from dragoman.errors import needs_package
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)\r?\n.*?\r?\n\1[ \t]*(?:\r?\n|\Z)", re.S)
 _LINE = re.compile(r".*?(?:\r\n|\n|\Z)", re.S)
-# a character behind a backslash, code, math, images, the two ends of a link, HTML, emphasis, and a
-# line's end; of code and of a comment the beginning alone, because their ends may be far or missing
+# Inline markup. Of code and comments it has only the beginning: their ends may be far away or
+# missing, and searching for each of them would take quadratic time.
 _INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
     r"|(?P<ticks>(?<!`)`++)"
@@ -30,26 +31,25 @@ _INLINE = re.compile(
     r"|(?P<end>(?:(?<! ) {2,}+|\\)\r?\n[ \t]*+)",
     re.S,
 )
-
-
-# How a list, a heading or a quotation begins.
+# The beginning of a list item, a heading or a quotation.
 _BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=\s|$)|[-+*](?=\s|$)|#{1,6}(?=\s|$)|>")
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
     with needs_package("markdown_it", "documents"):
         from markdown_it import MarkdownIt
 
     front = _FRONT_MATTER.match(text)
     start = front.end() if front else 0
     lines = [match.span() for match in _LINE.finditer(text, start) if match[0]]
-    if "\r" in text.replace("\r\n", ""):  # lines are counted in another way there
+    if "\r" in text.replace("\r\n", ""):  # the parser counts lines differently then
         return
-    # Blocks alone: what it makes of inline markup is not looked at, and may take quadratic time.
+    # Only blocks: the parser's own inline rules are not needed, and may take quadratic time.
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
     tokens = parser.parse(text[start:])
     at = start
     for token in tokens:
+        # Closing tokens have no lines.
         if token.map is None:
             continue
         first, last = token.map
@@ -58,43 +58,48 @@ def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
         at = max(at, lines[first][0])
         end = lines[min(last, len(lines)) - 1][1]
         if token.type == "html_block":
-            for span in web.find_spans(text[lines[first][0] : end]):
-                move = lines[first][0]
-                yield span._replace(start=span.start + move, end=span.end + move)
+            start_of_block = lines[first][0]
+            for span in web.find_spans(text[start_of_block:end]):
+                yield span.moved(start_of_block)
             at = end
         elif token.type == "inline" and token.content.strip():
-            found = _inline_span(text, at, end, token.content)
-            if found is not None:
-                yield found
-                at = found.end
+            content = _inline_span(text, at, end, token.content)
+            if content is not None:
+                yield content
+                at = content.end
 
 
 def _inline_span(text: str, start: int, end: int, content: str) -> Span | None:
-    """Where the content stands, line by line; between its lines stand the marks of a list or a
-    quotation."""
+    """Return the span of a block's content; None if the file writes it differently, as with
+    escapes.
+
+    The content is found line by line, since marks of a list or a quotation may come between lines.
+    """
     begin = at = -1
     for line in content.split("\n"):
         line = line.strip()
-        place = text.find(line, at if at >= 0 else start, end)
-        if place < 0:
-            return None  # written in another way than it is meant: it is left alone
-        begin = place if begin < 0 else begin
-        at = place + len(line)
-    # A line's end with two blanks before it, or a backslash, is a break; any other a blank.
-    return Span(begin, at, segment_of(content), lambda said: _written(said, content))
+        offset = text.find(line, at if at >= 0 else start, end)
+        if offset < 0:
+            return None
+        begin = offset if begin < 0 else begin
+        at = offset + len(line)
+    return Span(begin, at, segment_of(content), lambda s: _written(s, content))
 
 
 def _written(segment: Segment, before: str) -> str:
-    """A text that begins like a block, as "5. Mai" does, is escaped, unless it began so before."""
-    said = written(segment)
-    block = _BLOCK.match(said)
+    """Write a segment; escape a text that begins like a block, as "5. Mai" does, unless its source
+    began the same way.
+    """
+    text = serialize(segment)
+    block = _BLOCK.match(text)
     if block is None or before.startswith(block[0]):
-        return said
-    return f"{block['number'] or ''}\\{said[len(block['number'] or '') :]}"
+        return text
+    return f"{block['number'] or ''}\\{text[len(block['number'] or '') :]}"
 
 
 def segment_of(content: str) -> Segment:
-    r"""
+    r"""Return the content of a block as a segment.
+
     >>> [getattr(item, "raw", item) for item in segment_of("see **the [site](x)**\nnow")]
     ['see ', '**', 'the ', '[', 'site', '](x)', '**', ' now']
     """
@@ -102,12 +107,12 @@ def segment_of(content: str) -> Segment:
     links: list[int] = []
     emphasis: list[str] = []
     start = 0
-    for found, end in _inline_marks(content):
-        raw = content[found.start() : end]
-        items.append(_unwrapped(content[start : found.start()]))
+    for mark, end in _inline_marks(content):
+        raw = content[mark.start() : end]
+        items.append(unwrap(content[start : mark.start()]))
         start = end
-        match found.lastgroup:
-            case "escape":
+        match mark.lastgroup:
+            case "escape":  # an escaped number's full stop is text
                 items.append(Code(raw, Kind.MARK) if raw[1] not in ".-" else raw)
             case "open":
                 links.append(len(items))
@@ -115,65 +120,66 @@ def segment_of(content: str) -> Segment:
             case "close":
                 _close_link(items, links, raw)
             case "emphasis":
-                items.append(_emphasis(raw, emphasis, content, found))
+                items.append(_emphasis(raw, emphasis, content, mark))
             case "html" | "comment":
                 items.append(_html(raw))
             case "end":
                 items.append(Code(raw, Kind.BREAK))
             case _:
-                items.append(Code(raw, Kind.MARK if found.lastgroup == "note" else Kind.WORD))
-    return made([*items, _unwrapped(content[start:])])
+                items.append(Code(raw, Kind.MARK if mark.lastgroup == "note" else Kind.WORD))
+    return normalize([*items, unwrap(content[start:])])
 
 
 def _inline_marks(content: str) -> Iterator[tuple[re.Match[str], int]]:
-    """Each mark, and where it ends. As many backticks end code as began it; a beginning without an
-    end is text."""
-    last: dict[str, list[int]] = {}  # where backticks stand, by their number, the next ones last
+    """Yield each mark and its end.
+
+    Code ends at as many backticks as it began with; a beginning without an end is text.
+    """
+    ticks_left: dict[str, list[int]] = {}  # offsets of runs of backticks, by run, in reverse
     for ticks in reversed([*re.finditer("`+", content)]):
-        last.setdefault(ticks[0], []).append(ticks.start())
+        ticks_left.setdefault(ticks[0], []).append(ticks.start())
     last_comment = content.rfind("-->")
     at = 0
-    while found := _INLINE.search(content, at):
-        at = end = found.end()
-        if found.lastgroup == "ticks":
-            places = last.get(found[0], [])
-            while places and places[-1] < at:
-                places.pop()
-            if not places:
+    while mark := _INLINE.search(content, at):
+        at = end = mark.end()
+        if mark.lastgroup == "ticks":
+            offsets = ticks_left.get(mark[0], [])
+            while offsets and offsets[-1] < at:
+                offsets.pop()
+            if not offsets:
                 continue
-            end = places[-1] + len(found[0])
-        elif found.lastgroup == "comment":
+            end = offsets[-1] + len(mark[0])
+        elif mark.lastgroup == "comment":
             if last_comment < at:
                 continue
             end = content.index("-->", at) + 3
-        yield found, end
+        yield mark, end
         at = end
 
 
-def _unwrapped(text: str) -> str:
-    return re.sub(r"(?:(?<![ \t])[ \t]++)?+\n[ \t]*+", " ", text)
-
-
 def _close_link(items: list[str | Code], links: list[int], raw: str) -> None:
-    """Brackets without a target may be a link by its name, or just brackets."""
+    """Add a closing bracket. Brackets without a target may be a link by name, or just brackets."""
     if not links:
         items.append(raw if raw == "]" else Code(raw, Kind.MARK))
         return
-    place = links.pop()
+    index = links.pop()
     if raw != "]":
-        items[place] = Code("[", Kind.OPEN, f"link {place}")
-        items.append(Code(raw, Kind.CLOSE, f"link {place}"))
+        items[index] = Code("[", Kind.OPEN, f"link {index}")
+        items.append(Code(raw, Kind.CLOSE, f"link {index}"))
     else:
         items.append(raw)
 
 
-def _emphasis(raw: str, opened: list[str], content: str, found: re.Match[str]) -> str | Code:
-    before = content[found.start() - 1 : found.start()]
-    after = content[found.end() : found.end() + 1]
+def _emphasis(raw: str, opened: list[str], content: str, mark: re.Match[str]) -> str | Code:
+    """Return a mark of emphasis as a start tag, an end tag or text, by its neighbors."""
+    before = content[mark.start() - 1 : mark.start()]
+    after = content[mark.end() : mark.end() + 1]
+    # snake_case has no emphasis.
     inside_word = before.isalnum() and after.isalnum()
     if raw.startswith("_") and inside_word:
         return raw
     if raw in opened and before and not before.isspace():
+        # Emphasis opened inside and never closed is dropped.
         while opened.pop() != raw:
             pass
         return Code(raw, Kind.CLOSE, raw)

@@ -1,6 +1,8 @@
-"""Message files: JSON, Flutter's ARB, YAML, TOML, Java's properties and Fluent. Also notebooks,
-whose Markdown stands in JSON."""
+"""Message files: JSON, Flutter's ARB, YAML, TOML, Java's properties and Fluent; also notebooks,
+whose Markdown is stored in JSON.
+"""
 
+import codecs
 import json
 import re
 import tomllib
@@ -8,19 +10,28 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dragoman.documents import markdown
-from dragoman.documents.document import DocumentError, Options, Span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.document import (
+    DocumentError,
+    ReadOptions,
+    Span,
+    escape,
+    newline_of,
+    unescape,
+)
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 from dragoman.errors import needs_package
 from dragoman.storage.safe_read import parse_json
 
 # JSON and notebooks
 
+# The first alternative also takes a string without an end, which keeps the search linear.
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]++|\\.?+)*+(?:"|\Z)|[{}\[\],:]', re.S)
 
 
 class JsonPlace(NamedTuple):
-    """A string or an object among the values, and the way to it. Quotation marks and braces stand
-    outside of its start and end."""
+    """A string or an object that is a value, the path to it, and its range inside its quotes or
+    braces.
+    """
 
     path: tuple[str | int, ...]
     start: int
@@ -34,8 +45,11 @@ def _json_strings(text: str) -> Iterator[JsonPlace]:
 
 
 def json_places(text: str) -> Iterator[JsonPlace]:
-    """Every string and object that is a value; an object after what is in it. The text has been
-    parsed before, so it is JSON."""
+    """Yield every string and object that is a value; an object follows its content.
+
+    The text must be valid JSON.
+    """
+    # A small parser of tokens: `path` holds the key or index of each open object or list.
     path: list[str | int] = []
     starts: list[int] = []
     key = ""
@@ -61,6 +75,7 @@ def json_places(text: str) -> Iterator[JsonPlace]:
             case ":":
                 path[-1] = key
                 expects_key = False
+            # A string is a key or a value, depending on the last token.
             case quoted:
                 value = json.loads(quoted, strict=False)
                 if expects_key:
@@ -69,19 +84,23 @@ def json_places(text: str) -> Iterator[JsonPlace]:
                     yield JsonPlace(tuple(path), token.start() + 1, token.end() - 1, value)
 
 
-def checked_json(text: str) -> Any:
+def load_json(text: str) -> Any:
     try:
         return parse_json(text.removeprefix("\ufeff").encode())
     except ValueError as error:
-        raise DocumentError(f"it is not JSON ({error}).") from None
+        raise DocumentError(f"not JSON ({error}).") from None
 
 
-def json_writer(text: str) -> Callable[[str], str]:
-    """Other characters than ASCII by number, if the file has them so."""
+def json_writer(text: str) -> Callable[[Segment], str]:
+    """Return a function that writes the inside of a JSON string.
+
+    Characters outside ASCII are written by number if the file does so.
+    """
     by_number = text.isascii() and r"\u" in text
-    return lambda value: json.dumps(value, ensure_ascii=by_number)[1:-1]
+    return lambda segment: json.dumps(serialize(segment), ensure_ascii=by_number)[1:-1]
 
 
+# The locale of an ARB file.
 _LOCALE = re.compile(r'("@@locale"\s*:\s*")[^"\\]*')
 
 
@@ -89,19 +108,19 @@ def name_locale(text: str, language: str) -> str:
     return _LOCALE.sub(lambda found: found[1] + language.replace("-", "_"), text, count=1)
 
 
-def json_spans(text: str, options: Options) -> Iterator[Span]:
-    checked_json(text)
-    quoted = json_writer(text)
+def json_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    load_json(text)
+    write = json_writer(text)
     for string in _json_strings(text):
-        # "@key" describes another message in Flutter's files, "$schema" is an address
+        # "@key" describes another message in Flutter's files, "$schema" is an address.
         if not any(isinstance(step, str) and step.startswith(("@", "$")) for step in string.path):
-            yield Span(string.start, string.end, (string.value,), lambda s: quoted(written(s)))
+            yield Span(string.start, string.end, (string.value,), write)
 
 
-def notebook_spans(text: str, options: Options) -> Iterator[Span]:
-    """The Markdown cells of a Jupyter notebook."""
-    if not isinstance(checked_json(text), dict):
-        raise DocumentError("it is no notebook.")
+def notebook_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    """Find the Markdown cells of a Jupyter notebook."""
+    if not isinstance(load_json(text), dict):
+        raise DocumentError("not a Jupyter notebook.")
     cells: dict[int, list[JsonPlace]] = {}
     kinds: dict[int, str] = {}
     for string in _json_strings(text):
@@ -110,50 +129,41 @@ def notebook_spans(text: str, options: Options) -> Iterator[Span]:
                 kinds[number] = string.value
             case ("cells", int(number), "source", *_):
                 cells.setdefault(number, []).append(string)
-    quoted = json_writer(text)
     for number, lines in cells.items():
         if kinds.get(number) != "markdown":
             continue
+        # The characters between two strings of a cell: quotes, a comma and an indent.
         between = text[lines[0].end : lines[1].start] if len(lines) > 1 else ""
         cell = "".join(line.value for line in lines)
         inner = tuple((cell, span) for span in markdown.find_spans(cell))
-        yield Span(
-            lines[0].start,
-            lines[-1].end,
-            (Code(cell, Kind.MARK),),
-            _cell_writer(quoted, between),
-            inner,
-        )
+        segment, write = (Code(cell, Kind.MARK),), _cell_writer(json_writer(text), between)
+        yield Span(lines[0].start, lines[-1].end, segment, write, inner)
 
 
-def _cell_writer(quoted: Callable[[str], str], between: str) -> Callable[[Segment], str]:
-    """As one string, or as one for each line."""
-
-    def write(segment: Segment) -> str:
-        cell = written(segment)
-        if not between:
-            return quoted(cell)
-        return between.join(map(quoted, cell.splitlines(keepends=True)))
-
-    return write
+def _cell_writer(write: Callable[[Segment], str], between: str) -> Callable[[Segment], str]:
+    """Write a cell as one string, or as a list with a string for each line."""
+    if not between:
+        return write
+    return lambda segment: between.join(
+        write((line,)) for line in serialize(segment).splitlines(keepends=True)
+    )
 
 
 # YAML
-
 
 _BRACKET = re.compile(r"[\[\]{}]")
 _DEEPEST_YAML = 200
 _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*+\s++)*+")  # an anchor, a tag
 
-# Words that are no texts, in YAML 1.1 or in 1.2.
+# Plain words that YAML 1.1 or 1.2 reads as booleans or null.
 _YAML_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 
 
-def yaml_spans(text: str, options: Options) -> Iterator[Span]:
+def yaml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     with needs_package("yaml", "documents"):
         import yaml
     offset = len(text) - len(text.removeprefix("\ufeff"))
-    # The parser's time for a bracket grows with those that are open.
+    # The parser's time per bracket grows with the number of open ones.
     open_ = 0
     for bracket in _BRACKET.findall(text):
         open_ = open_ + 1 if bracket in "[{" else max(0, open_ - 1)
@@ -164,10 +174,10 @@ def yaml_spans(text: str, options: Options) -> Iterator[Span]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise DocumentError(f"it is not YAML ({getattr(error, 'problem', error)}{line}).") from None
+        raise DocumentError(f"not YAML ({getattr(error, 'problem', error)}{line}).") from None
     except RecursionError:
         raise DocumentError("it is nested too deeply.") from None
-    seen: set[int] = set()  # what is written once and named again
+    seen: set[int] = set()  # an anchored node is reached again through each alias
     stack = [tree for tree in trees if tree is not None]
     while stack:
         node = stack.pop()
@@ -178,6 +188,7 @@ def yaml_spans(text: str, options: Options) -> Iterator[Span]:
             stack += [value for _, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
             stack += node.value
+        # The tag is resolved: numbers, dates and booleans have others.
         elif node.tag == "tag:yaml.org,2002:str":
             start, end = node.start_mark.index + offset, node.end_mark.index + offset
             properties = _YAML_PROPERTIES.match(text, start, end)
@@ -186,27 +197,30 @@ def yaml_spans(text: str, options: Options) -> Iterator[Span]:
 
 
 def _scalar(raw: str, value: str, style: str | None, start: int, end: int) -> Span:
+    """Keep the style of a scalar if it can express the translation; else use double quotes."""
+
     def write(segment: Segment) -> str:
-        said = written(segment)
+        text = serialize(segment)
         if style in ("|", ">"):
-            return _block(raw, said, style)
-        if style == "'" and "\n" not in said:
-            return "'" + said.replace("'", "''") + "'"
-        plain = style is None and re.fullmatch(r"[^\W\d_][^:#\n\\\"'{}\[\],&*!|>%@`]*", said)
-        if plain and said.lower() not in _YAML_WORDS:
-            return said
-        return json.dumps(said, ensure_ascii=False)
+            return _block(raw, text, style)
+        if style == "'" and "\n" not in text:
+            return "'" + text.replace("'", "''") + "'"
+        plain = style is None and re.fullmatch(r"[^\W\d_][^:#\n\\\"'{}\[\],&*!|>%@`]*", text)
+        if plain and text.lower() not in _YAML_WORDS:
+            return text
+        return json.dumps(text, ensure_ascii=False)
 
     return Span(start, end, (value,), write)
 
 
-def _block(raw: str, said: str, style: str) -> str:
-    """A text in lines of its own; where it is folded, an empty line stands for a line's end."""
+def _block(raw: str, text: str, style: str) -> str:
+    """Write a block scalar; in a folded one (>), an empty line means a line break."""
     head, _, rest = raw.partition("\n")
     body = rest.rstrip()
     blank = re.match(r"[\r\n]*([ \t]*)", body)
+    # The block keeps its indent, which its parent's indent determines.
     indent = blank[1] if blank else "  "
-    lines = said.rstrip("\n").split("\n")
+    lines = text.rstrip("\n").split("\n")
     joined = ("\n\n" if style == ">" else "\n").join(
         indent + line if line else "" for line in lines
     )
@@ -216,7 +230,7 @@ def _block(raw: str, said: str, style: str) -> str:
 # TOML
 
 _TOML_TOKEN = re.compile(
-    # What has no end goes up to the end of the text or line.
+    # A string without an end goes up to the end of the text or line.
     r'"""(?:[^"\\]|\\.?+|"(?!""))*+(?:"{3,5}|\Z)'
     r"|'''(?:[^']|'(?!''))*+(?:'{3,5}|\Z)"
     r'|"(?:[^"\\\n]|\\.?+)*+(?:"|(?=\n)|\Z)'
@@ -225,21 +239,22 @@ _TOML_TOKEN = re.compile(
 )
 
 
-def toml_spans(text: str, options: Options) -> Iterator[Span]:
-    """Every string that is a value: behind an equals sign, or in a list behind one."""
+def toml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    """Find every string that is a value: after an equals sign, by itself or in a list."""
     offset = len(text) - len(text.removeprefix("\ufeff"))
     try:
         tomllib.loads(text[offset:])
-    except ValueError as error:  # also of Python itself, for an integer of thousands of digits
-        raise DocumentError(f"it is not TOML ({error}).") from None
+    except ValueError as error:  # Python also raises it for an integer of thousands of digits
+        raise DocumentError(f"not TOML ({error}).") from None
     except RecursionError:
         raise DocumentError("it is nested too deeply.") from None
     is_value = False
-    inside: list[str] = []  # brackets and braces of values
+    inside: list[str] = []  # open brackets and braces of values
     for token in _TOML_TOKEN.finditer(text, offset):
         match token[0]:
             case "=":
                 is_value = True
+            # Brackets outside of values are table headers.
             case "[" | "{" if is_value:
                 inside.append(token[0])
                 is_value = token[0] == "["
@@ -254,21 +269,26 @@ def toml_spans(text: str, options: Options) -> Iterator[Span]:
 
 
 def _toml_writer(raw: str) -> Callable[[Segment], str]:
-    """With the same quotation marks, if the text can stand between them."""
+    """Return a writer with the same quotation marks, or with double ones if they cannot hold the
+    text.
+    """
     quote = raw[:3] if raw[:3] in ('"""', "'''") else raw[0]
     lines = len(quote) == 3
-    first = re.match(r"\r?\n", raw[3:]) if lines else None  # which is no part of the value
+    # A newline right after the opening quotes is not part of the value.
+    first = re.match(r"\r?\n", raw[3:]) if lines else None
     begin = quote + (first[0] if first else "")
 
     def write(segment: Segment) -> str:
-        said = written(segment)
-        odd = any(c != "\t" and (c < " " or c == "\x7f") for c in said.replace("\n", " " * lines))
-        if quote[0] == "'" and "'" not in said and not odd:
-            return begin + said + quote
-        texts = said.split("\n") if lines else [said]
+        text = serialize(segment)
+        control = any(
+            c != "\t" and (c < " " or c == "\x7f") for c in text.replace("\n", " " * lines)
+        )
+        if quote[0] == "'" and "'" not in text and not control:
+            return begin + text + quote
+        texts = text.split("\n") if lines else [text]
         escaped = [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
-        newline = "\r\n" if "\r\n" in raw else "\n"
-        joined = newline.join(escaped).replace("\x7f", "\\u007f")
+        # JSON's escapes are valid TOML, except that DEL must be escaped, too.
+        joined = newline_of(raw).join(escaped).replace("\x7f", "\\u007f")
         return begin.replace("'", '"') + joined + quote.replace("'", '"')
 
     return write
@@ -276,75 +296,75 @@ def _toml_writer(raw: str) -> Callable[[Segment], str]:
 
 # Java's properties
 
+# An entry of a properties file. Its value may continue after a backslash at the end of a line.
 _PROPERTY = re.compile(
     r"^[ \t\f]*+(?![#!])(?:[^\s:=\\]|\\.)++[ \t\f]*+[:=]?+[ \t\f]*+"
     r"(?P<value>(?:[^\\\r\n]++|\\\r\n|\\[\s\S])*+)(?=\r?$)",
     re.M,
 )
-_JAVA_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|\r\n[ \t]*|\n[ \t]*|.)", re.S)
-_JAVA_MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_CONTINUATION = re.compile(r"\\(?:\r\n|\r|\n)[ \t]*")
 
 
-def java_number(character: str) -> str:
+# The error handler that writes characters as Java's \uXXXX.
+BY_JAVA_NUMBER = "dragoman-java"
+
+
+def _java_numbers(error: UnicodeError) -> tuple[str, int]:
+    """Replace the characters that cannot be encoded by UTF-16 units.
+
+    >>> "für 😀".encode("ascii", BY_JAVA_NUMBER).decode()
+    'f\\\\u00fcr \\\\ud83d\\\\ude00'
     """
-    >>> java_number("ü")
-    '\\\\u00fc'
-    """
-    units = character.encode("utf-16-be").hex()
-    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+    assert isinstance(error, UnicodeEncodeError)
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4)), error.end
 
 
-def property_spans(text: str, options: Options) -> Iterator[Span]:
-    by_number = text.isascii()  # older versions of Java read nothing else
+codecs.register_error(BY_JAVA_NUMBER, _java_numbers)
+
+
+def property_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    by_number = text.isascii()  # a file for versions of Java before 9 must stay ASCII
 
     def quoted(value: str) -> str:
-        value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
-        value = value.replace("\r", "\\r")
-        if not by_number:
-            return value
-        return "".join(c if c.isascii() else java_number(c) for c in value)
+        value = escape(value, quotes="")
+        return value.encode("ascii", BY_JAVA_NUMBER).decode() if by_number else value
 
-    for found in _PROPERTY.finditer(text):
-        value = _JAVA_ESCAPE.sub(_java_meaning, found["value"])
-        yield Span(*found.span("value"), (value,), lambda s: written(s, quoted))
-
-
-def _java_meaning(found: re.Match[str]) -> str:
-    what = found[1]
-    if what[0] in "\r\n":
-        return ""
-    if len(what) > 1:
-        return chr(int(what[1:], 16))
-    return _JAVA_MEANINGS.get(what, what)
+    for entry in _PROPERTY.finditer(text):
+        value = unescape(_CONTINUATION.sub("", entry["value"]))
+        yield Span(*entry.span("value"), (value,), lambda s: serialize(s, quoted))
 
 
 # Fluent
 
+# A message or attribute. Its value may continue in indented lines; a line that begins with a dot
+# is an attribute.
 _FLUENT = re.compile(
     r"^(?:-?[A-Za-z][\w-]*+|[ \t]++\.[A-Za-z][\w-]*+)[ \t]*+=[ \t]*+(?P<value>[^\r\n]*+"
     r"(?:\r?\n(?:[ \t]++(?![.\s])[^\r\n]*+|[ \t]*+\}[ \t]*+|[ \t]*+(?=\r?\n[ \t])))*+)",
     re.M,
 )
+# A variant of a select expression, such as "*[other] ...".
 _VARIANT = re.compile(r"^[ \t]*\*?\[[^\]\r\n]+\][ \t]*(?P<value>[^\r\n]*)", re.M)
+# An expression in braces, which may contain a string with braces.
 _PLACEABLE = re.compile(r'(\{(?:[^{}"]++|"(?:[^"\\\r\n]++|\\.)*+")*+\}|\{[^{}]*+\})')
 
 
-def fluent_spans(text: str, options: Options) -> Iterator[Span]:
-    """Messages, attributes, and the variants of those that choose."""
-    for found in _FLUENT.finditer(text):
-        if "->" not in found["value"]:
-            yield _fluent_span(*found.span("value"), found["value"])
+def fluent_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    """Find messages, attributes, and the variants of select expressions."""
+    for message in _FLUENT.finditer(text):
+        if "->" not in message["value"]:
+            yield _fluent_span(message.start("value"), message["value"])
             continue
-        move = found.start("value")
-        for variant in _VARIANT.finditer(found["value"]):
-            start, end = variant.span("value")
-            yield _fluent_span(start + move, end + move, variant["value"])
+        for variant in _VARIANT.finditer(message["value"]):
+            start = message.start("value") + variant.start("value")
+            yield _fluent_span(start, variant["value"])
 
 
-def _fluent_span(start: int, end: int, raw: str) -> Span:
-    """Without white space at its ends; lines of one text are one."""
+def _fluent_span(start: int, raw: str) -> Span:
+    """Return the span of a value, its lines joined and the white space at its ends left out."""
     core = raw.strip()
     start += raw.index(core)
     parts = _PLACEABLE.split(re.sub(r"(?:(?<![ \t])[ \t]++)?+\r?\n\s*+", " ", core))
     items = [Code(part) if _PLACEABLE.fullmatch(part) else part for part in parts]
-    return Span(start, start + len(core), made(items))
+    return Span(start, start + len(core), normalize(items))

@@ -1,12 +1,12 @@
 """The paragraphs of office documents, as spans of their XML.
 
-In Office Open XML all text stands in runs, each with its own formatting:
+In Office Open XML all text is in runs, each with its own formatting:
 
     <w:r><w:rPr><w:b/></w:rPr><w:t>bold</w:t></w:r>
 
-A paragraph's most common formatting is its plain text; runs of another formatting are elements.
-When a translation is written, each stretch of text gets a run of its formatting again. In
-OpenDocument text and elements are mixed as in HTML.
+The most common formatting of a paragraph is its plain text; runs with another formatting are
+elements. When a translation is written, each stretch of text gets a run of its formatting again. In
+OpenDocument, text and elements are mixed as in HTML.
 """
 
 import html
@@ -16,43 +16,46 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dragoman.documents.document import Span
-from dragoman.documents.segment import Code, Kind, Segment, made
-from dragoman.documents.segment import written as plainly_written
-from dragoman.documents.xml import Element, Text, escape, parsed
+from dragoman.documents.segment import Code, Kind, Segment, normalize, word_set
+from dragoman.documents.xml_tree import (
+    Element,
+    escape_xml,
+    inline_items,
+    parse_xml,
+    write_attribute,
+    xml_writer,
+)
 
 RUN = "run"
 FIELD = "field"
-# What begins or ends with white space needs to say that it is meant.
+# Without it, white space at the ends of a text is dropped.
 _PRESERVE = ' xml:space="preserve"'
-# Word cuts a paragraph into runs for its own purposes, such as what was typed in one sitting.
+# Revision numbers: Word starts a new run in every editing session.
 _REVISION = re.compile(r'(?<!\s)\s++w:rsid\w*+="[^"]*"')
-# What was checked for spelling, and in which language, is no formatting that a reader sees.
+# Proofing state and language, which are not visible formatting.
 _PROOFING = re.compile(r'<w:(?:lang|noProof)\b[^<>]*>|\s(?:dirty|err|smtClean|noProof)="[^"]*"')
 _LANG = re.compile(r'(?<=\s)lang="[^"]*"')
 _NO_FORMATTING = "<w:rPr></w:rPr>"
-# Attributes that describe a picture.
-_DESCRIBED = frozenset(["wp:docPr", "pic:cNvPr", "p:cNvPr", "xdr:cNvPr"])
+# Elements whose attributes describe a picture.
+_DESCRIBED = word_set("wp:docPr pic:cNvPr p:cNvPr xdr:cNvPr")
 _DESCRIPTION = re.compile(r'\s(?:descr|title)="([^"]*)"')
-_NOISE = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen"])
-_BREAKING = frozenset(["w:br", "w:tab", "w:ptab", "w:cr", "a:br", "text:line-break", "text:tab"])
-_LINKS = frozenset(
-    [
-        *("w:hyperlink", "w:smartTag", "w:sdt", "w:sdtContent", "w:ins", "w:moveTo"),
-        *("w:fldSimple", "w:customXml", "w:dir", "w:bdo"),
-    ]
+# Elements that Word writes for itself, and that a translation makes wrong.
+_NOISE = word_set("w:proofErr w:lastRenderedPageBreak w:softHyphen")
+_BREAKING = word_set("w:br w:tab w:ptab w:cr a:br text:line-break text:tab")
+# Elements around runs.
+_LINKS = word_set(
+    "w:hyperlink w:smartTag w:sdt w:sdtContent w:ins w:moveTo w:fldSimple w:customXml w:dir w:bdo"
 )
-# Properties stand at the beginning of their element and belong to its opening.
-_PROPERTIES = frozenset(
-    [
-        *("w:smartTagPr", "w:customXmlPr", "w:sdtPr", "w:sdtEndPr"),
-        *("rPh", "phoneticPr", "x:rPh", "x:phoneticPr", "a:endParaRPr"),
-    ]
+# Properties at the beginning of an element; they belong to its start tag.
+_PROPERTIES = word_set(
+    "w:smartTagPr w:customXmlPr w:sdtPr w:sdtEndPr rPh phoneticPr x:rPh x:phoneticPr a:endParaRPr"
 )
+# A complex field: begin, code, separate, result, end.
 _FIELD = re.compile(r'w:fldCharType="(begin|separate|end)"')
 
 
 class _Names(NamedTuple):
-    """How a format calls a paragraph, its properties, a run, its properties and its text."""
+    """A format's names for a paragraph, its properties, a run, its formatting and its text."""
 
     paragraph: str
     properties: str
@@ -63,45 +66,44 @@ class _Names(NamedTuple):
 
 _WORD = _Names("w:p", "w:pPr", "w:r", "w:rPr", "w:t")
 _POWERPOINT = _Names("a:p", "a:pPr", "a:r", "a:rPr", "a:t")
-# Where a chart keeps the words that it last read from its sheet.
-_CACHES = frozenset(["strCache", "multiLvlStrCache", "strLit", "dlblRangeCache"])
+# Copies of text cells inside a chart.
+_CACHES = word_set("strCache multiLvlStrCache strLit dlblRangeCache")
 
 
 def word_spans(text: str) -> Iterator[Span]:
-    return _runs(text, parsed(text), _WORD)
+    return _runs(text, parse_xml(text), _WORD)
 
 
 def powerpoint_spans(text: str) -> Iterator[Span]:
-    return _runs(text, parsed(text), _POWERPOINT)
+    return _runs(text, parse_xml(text), _POWERPOINT)
 
 
 def chart_spans(text: str) -> Iterator[Span]:
-    """Titles and labels, and the names of series and categories. Charts and drawings have the
-    paragraphs of PowerPoint in all files of Office."""
-    root = parsed(text)
+    """Find titles and labels, and the names of series and categories.
+
+    Charts and drawings contain PowerPoint's paragraphs in all office files.
+    """
+    root = parse_xml(text)
     yield from _runs(text, root, _POWERPOINT)
     for value in _cached(root):
-        yield Span(value.inner, value.outer, (value.shown,), _escaped)
+        yield Span(value.inner, value.outer, (value.content,), xml_writer())
 
 
 def _cached(parent: Element, is_text: bool = False) -> Iterator[Element]:
-    """Values in a chart's copies of texts; its copies of numbers have the same elements."""
+    """Yield the values of a chart's copied texts; its copied numbers use the same elements."""
     for child in parent.elements:
-        if is_text and _local(child) == "v" and not any(child.elements):
+        if is_text and child.local_name == "v" and not any(child.elements):
             yield child
         else:
-            yield from _cached(child, is_text or _local(child) in _CACHES)
-
-
-def _local(element: Element) -> str:
-    """Its name without a prefix."""
-    return element.name.rpartition(":")[2]
+            yield from _cached(child, is_text or child.local_name in _CACHES)
 
 
 def excel_spans(text: str) -> Iterator[Span]:
-    """Strings, shared or in their cells. Numbers, formulas and names are none. Excel writes no
-    prefixes, other programs write `x:`."""
-    for element in parsed(text).walk():
+    """Find shared and inline strings; numbers, formulas and names are skipped.
+
+    Excel writes no prefixes, other programs write `x:`.
+    """
+    for element in parse_xml(text).walk():
         prefix = "x:" if element.name.startswith("x:") else ""
         if element.name.removeprefix(prefix) in ("si", "is", "text"):
             names = (f"{prefix}{name}" for name in ("r", "rPr", "t"))
@@ -109,8 +111,10 @@ def excel_spans(text: str) -> Iterator[Span]:
 
 
 def _runs(text: str, root: Element, names: _Names) -> Iterator[Span]:
-    """Every paragraph that is in no other one; those inside another are reached through it. Also
-    the descriptions of pictures."""
+    """Find the outermost paragraphs, and the descriptions of pictures.
+
+    Paragraphs inside a paragraph, as in a text box, are found through it.
+    """
     for child in root.elements:
         if child.name in _DESCRIBED:
             yield from _descriptions(text, child)
@@ -121,21 +125,20 @@ def _runs(text: str, root: Element, names: _Names) -> Iterator[Span]:
 
 
 def _descriptions(text: str, element: Element) -> Iterator[Span]:
-    for found in _DESCRIPTION.finditer(text, element.start, element.inner):
-        yield Span(*found.span(1), (html.unescape(found[1]),), _written_attribute)
+    for match in _DESCRIPTION.finditer(text, element.start, element.inner):
+        yield Span(*match.span(1), (html.unescape(match[1]),), write_attribute)
 
 
-def _written_attribute(segment: Segment) -> str:
-    return plainly_written(segment, html.escape)
-
-
-_Shape = tuple[str, str]
-"""What stands before and behind the text of a run."""
+_Wrap = tuple[str, str]
+"""The XML before and after the text of a run."""
 
 
 class _Piece(NamedTuple):
-    """A part of a paragraph. `opening` and `closing` go around its text, if it has any; `inner` are
-    the paragraphs in it, as in a text box, counted from the beginning of its code."""
+    """A piece of a paragraph: text or a code.
+
+    `opening` and `closing` wrap text. `inner` holds the paragraphs inside a code, as in a text box,
+    with offsets from the beginning of the code.
+    """
 
     start: int
     end: int
@@ -146,73 +149,77 @@ class _Piece(NamedTuple):
 
 
 def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
+    # Fields must be elements before the runs are compared.
     pieces = _in_one_language(_with_fields(text, _pieces(text, paragraph, names)))
     first = next((i for i, piece in enumerate(pieces) if isinstance(piece.item, str)), None)
-    if first is None:  # nothing but pictures and text boxes
+    if first is None:  # only pictures and text boxes
         for child in paragraph.elements:
             yield from _runs(text, child, names)
         return
-    sizes: Counter[_Shape] = Counter()
+    # The formatting of most characters needs no codes.
+    sizes: Counter[_Wrap] = Counter()
     for piece in pieces:
         if isinstance(piece.item, str):
             sizes[piece.opening, piece.closing] += len(piece.item)
-    ((usual, _),) = sizes.most_common(1)
+    ((main, _),) = sizes.most_common(1)
     items: list[str | Code] = []
-    before = usual
+    before = main
     for piece in pieces:
-        here = (piece.opening, piece.closing) if isinstance(piece.item, str) else usual
-        items += [*_change(before, here, usual), piece.item]
-        before = here
-    items += _change(before, usual, usual)
+        wrap = (piece.opening, piece.closing) if isinstance(piece.item, str) else main
+        items += [*_change(before, wrap, main), piece.item]
+        before = wrap
+    items += _change(before, main, main)
     inner = tuple(
         (piece.item.raw, span)
         for piece in pieces
         for span in piece.inner
         if isinstance(piece.item, Code)
     )
-    yield Span(pieces[0].start, pieces[-1].end, made(items), _writer(usual), inner)
+    yield Span(pieces[0].start, pieces[-1].end, normalize(items), _writer(main), inner)
 
 
 def _in_one_language(pieces: list[_Piece]) -> list[_Piece]:
-    """PowerPoint notes the language of each run; a translation has one."""
+    """Give all runs the same language: PowerPoint states one for each, a translation has one."""
+    # Two runs that differ only in language would become two elements.
     stated = (_LANG.search(piece.opening) for piece in pieces)
-    first = next((found[0] for found in stated if found), "")
+    first = next((match[0] for match in stated if match), "")
     return [piece._replace(opening=_LANG.sub(first, piece.opening)) for piece in pieces]
 
 
-def _change(before: _Shape, here: _Shape, usual: _Shape) -> list[Code]:
-    """The end of a run that is not the usual one, and the beginning of another."""
-    if before == here:
+def _change(before: _Wrap, after: _Wrap, main: _Wrap) -> list[Code]:
+    """Return the codes between two texts: the end of a run that is not the main one, and the
+    beginning of another.
+    """
+    if before == after:
         return []
-    ends = [Code(before[1], Kind.CLOSE, RUN)] if before != usual else []
-    return [*ends, Code(here[0], Kind.OPEN, RUN)] if here != usual else ends
+    ends = [Code(before[1], Kind.CLOSE, RUN)] if before != main else []
+    return [*ends, Code(after[0], Kind.OPEN, RUN)] if after != main else ends
 
 
 def _inside(text: str, element: Element, names: _Names, origin: int) -> tuple[Span, ...]:
-    """The paragraphs in an element, counted from an origin."""
-    return tuple(
-        span._replace(start=span.start - origin, end=span.end - origin)
-        for span in _runs(text, element, names)
-    )
+    """Return the paragraphs inside an element, with offsets from `origin`."""
+    return tuple(span.moved(-origin) for span in _runs(text, element, names))
 
 
 def _pieces(text: str, parent: Element, names: _Names) -> Iterator[_Piece]:
-    """What stands in a paragraph, in order. Text of an element that is no run has no formatting."""
+    """Yield the pieces of a paragraph in order. Text outside of runs has no formatting."""
     for child in parent.elements:
         raw = text[child.start : child.end]
         if child.name in (names.properties, names.formatting) or child.name in _PROPERTIES:
             continue
         if child.name == names.run:
             yield from _run(text, child, names)
+        # Excel's strings may have text without a run.
         elif child.name == names.text:
             opening = _preserved(text[child.start : child.inner])
             closing = text[child.outer : child.end] or f"</{child.name}>"
-            yield _Piece(child.start, child.end, child.shown, opening, closing)
+            yield _Piece(child.start, child.end, child.content, opening, closing)
         elif child.name in _LINKS and not _has_paragraphs(child, names):
             inside = list(_pieces(text, child, names))
             if not inside:
                 yield _Piece(child.start, child.end, Code(raw, Kind.MARK))
                 continue
+            # Everything up to the first piece, properties included, is the start tag.
             start, end = inside[0].start, inside[-1].end
             yield _Piece(child.start, start, Code(text[child.start : start], Kind.OPEN, child.name))
             yield from inside
@@ -228,48 +235,53 @@ def _has_paragraphs(element: Element, names: _Names) -> bool:
 
 
 def _run(text: str, run: Element, names: _Names) -> list[_Piece]:
-    """A run's texts, with what makes a run of them again; all else in it as codes, each in a run
-    of its own. Together they take the place of the whole run, whatever it begins and ends with."""
+    """Return the texts of a run, with the XML to make runs of them again; everything else becomes
+    codes, each in a run of its own. Together the pieces cover the whole run.
+    """
     formatting = run.first(names.formatting)
-    shape = _PROOFING.sub("", text[formatting.start : formatting.end]) if formatting else ""
-    shape = shape.replace(_NO_FORMATTING, "")
-    begin = _REVISION.sub("", text[run.start : run.inner]) + shape
+    properties = _PROOFING.sub("", text[formatting.start : formatting.end]) if formatting else ""
+    properties = properties.replace(_NO_FORMATTING, "")
+    begin = _REVISION.sub("", text[run.start : run.inner]) + properties
     end = text[run.outer : run.end]
     pieces = []
     for child in run.elements:
         if child is formatting or child.name in _NOISE:
             continue
-        place = child.start, child.end
+        span = child.start, child.end
         if child.name == names.text:
             opening = begin + _preserved(text[child.start : child.inner])
-            pieces.append(_Piece(*place, child.shown, opening, f"</{child.name}>{end}"))
+            pieces.append(_Piece(*span, child.content, opening, f"</{child.name}>{end}"))
+        # Word writes this character as an element.
         elif child.name == "w:noBreakHyphen":
             opening = f"{begin}<{names.text}{_PRESERVE}>"
-            pieces.append(_Piece(*place, "\u2011", opening, f"</{names.text}>{end}"))
+            pieces.append(_Piece(*span, "\u2011", opening, f"</{names.text}>{end}"))
         else:
             kind = Kind.BREAK if child.name in _BREAKING else Kind.MARK
             raw = begin + text[child.start : child.end] + end
             inner = _inside(text, child, names, child.start - len(begin))
-            pieces.append(_Piece(*place, Code(raw, kind), inner=inner))
+            pieces.append(_Piece(*span, Code(raw, kind), inner=inner))
     if pieces:
+        # The first and last piece also cover the tags of the run.
         pieces[0] = pieces[0]._replace(start=run.start)
         pieces[-1] = pieces[-1]._replace(end=run.end)
     return pieces
 
 
 def _with_fields(text: str, pieces: Iterable[_Piece]) -> list[_Piece]:
-    """Fields as elements: beginning and code are an opening, what is shown is enclosed.
+    """Turn fields into elements: their beginning and code become the start tag, their result is
+    enclosed.
 
-    A field that shows nothing is one mark. One that goes on in another paragraph, or ends in
-    another element, is left as single marks.
+    A field without a result becomes one mark. A field that continues in another paragraph, or ends
+    in another element, remains single marks.
     """
     joined: list[_Piece] = []
-    begun: list[int | None] = []  # the places of fields; None: an element that they stand in
+    begun: list[int | None] = []  # index of each open field; None for an open element
     for piece in pieces:
         kind = piece.item.kind if isinstance(piece.item, Code) else None
         field = _FIELD.search(piece.item.raw) if isinstance(piece.item, Code) else None
         if kind is Kind.OPEN:
             begun.append(None)
+        # A field that is open at the end of an element stays single marks.
         elif kind is Kind.CLOSE:
             while begun.pop() is not None:
                 pass
@@ -296,42 +308,44 @@ def _opens(item: str | Code) -> bool:
 
 
 def _preserved(tag: str) -> str:
-    """
+    """Make a text element keep its white space.
+
     >>> _preserved("<w:t>")
     '<w:t xml:space="preserve">'
     """
     tag = tag.removesuffix("/>").removesuffix(">").rstrip()
-    # DrawingML keeps white space without being asked, and its schema has no such attribute.
+    # DrawingML always keeps white space; its schema has no such attribute.
     return f"{tag}>" if tag.startswith("<a:t") or "xml:space" in tag else f"{tag}{_PRESERVE}>"
 
 
-def _writer(usual: _Shape) -> Callable[[Segment], str]:
-    """Text outside of all runs gets a run of the usual formatting."""
+def _writer(main: _Wrap) -> Callable[[Segment], str]:
+    """Return a writer that puts text outside of all runs into a run of the main formatting."""
 
     def write(segment: Segment) -> str:
         pieces: list[str] = []
-        now, inside = usual, False
+        wrap, inside = main, False
 
         def end_text() -> None:
             nonlocal inside
             if inside:
-                pieces.append(now[1])
+                pieces.append(wrap[1])
             inside = False
 
+        # Texts in a row share one run.
         for position, item in enumerate(segment):
             if isinstance(item, str) or item.in_text:
                 if not inside:
-                    pieces.append(now[0])
+                    pieces.append(wrap[0])
                 inside = True
-                pieces.append(escape(item if isinstance(item, str) else item.raw))
+                pieces.append(escape_xml(item if isinstance(item, str) else item.raw))
                 continue
             end_text()
             if item.name != RUN:
                 pieces.append(item.raw)
             elif item.kind is Kind.OPEN:
-                now = item.raw, _closing_of(segment, position)
+                wrap = item.raw, _closing_of(segment, position)
             else:
-                now = usual
+                wrap = main
         end_text()
         return "".join(pieces)
 
@@ -339,7 +353,7 @@ def _writer(usual: _Shape) -> Callable[[Segment], str]:
 
 
 def _closing_of(segment: Segment, position: int) -> str:
-    """The end of the run that begins here. Runs are never in runs."""
+    """Return the end of the run that begins at `position`. Runs are never nested."""
     return next(
         item.raw
         for item in segment[position:]
@@ -347,22 +361,23 @@ def _closing_of(segment: Segment, position: int) -> str:
     )
 
 
-_ODF_PARAGRAPHS = frozenset(["text:p", "text:h"])
-_ODF_INLINE = frozenset(["text:span", "text:a", "text:ruby", "text:ruby-base", "text:meta"])
-_ODF_FIELDS = frozenset(  # which show a word
-    [
-        *("text:user-field-get", "text:variable-get", "text:variable-set", "text:expression"),
-        *("text:date", "text:time", "text:author-name", "text:title", "text:file-name"),
-        *("text:database-display", "text:bookmark-ref", "text:reference-ref", "text:placeholder"),
-        *("text:page-number", "text:page-count", "text:user-defined", "text:text-input"),
-    ]
+# OpenDocument
+
+_ODF_PARAGRAPHS = word_set("text:p text:h")
+_ODF_INLINE = word_set("text:span text:a text:ruby text:ruby-base text:meta")
+# Fields that are read as a word.
+_ODF_FIELDS = word_set(
+    "text:user-field-get text:variable-get text:variable-set text:expression text:date text:time "
+    "text:author-name text:title text:file-name text:database-display text:bookmark-ref "
+    "text:reference-ref text:placeholder text:page-number text:page-count text:user-defined "
+    "text:text-input"
 )
-_ODF_DESCRIPTIONS = frozenset(["svg:title", "svg:desc"])  # of pictures
-_ODF_SILENT = frozenset(["text:tracked-changes", "office:scripts", "office:settings"])
+_ODF_DESCRIPTIONS = word_set("svg:title svg:desc")  # of pictures
+_ODF_SILENT = word_set("text:tracked-changes office:scripts office:settings")
 
 
 def opendocument_spans(text: str) -> Iterator[Span]:
-    return _odf_in(text, parsed(text))
+    return _odf_in(text, parse_xml(text))
 
 
 def _odf_in(text: str, parent: Element) -> Iterator[Span]:
@@ -370,27 +385,28 @@ def _odf_in(text: str, parent: Element) -> Iterator[Span]:
         if child.name in _ODF_PARAGRAPHS:
             yield from _odf_paragraph(text, child)
         elif child.name in _ODF_DESCRIPTIONS:
-            yield Span(child.inner, child.outer, (child.shown,), _escaped)
+            yield Span(child.inner, child.outer, (child.content,), xml_writer())
         elif child.name not in _ODF_SILENT:
             yield from _odf_in(text, child)
 
 
 def _odf_paragraph(text: str, paragraph: Element) -> Iterator[Span]:
-    segment = made(_odf_items(text, paragraph))
+    items = inline_items(text, paragraph, _odf_code)
+    segment = normalize(
+        re.sub(r"[ \t\r\n]+", " ", item) if isinstance(item, str) else item for item in items
+    )
     if not any(isinstance(item, str) and item.strip() for item in segment):
         yield from _odf_in(text, paragraph)
         return
-    inner = []
+    inner: list[tuple[str, Span]] = []
     for element in _outermost(paragraph):
         raw = text[element.start : element.end]
-        for span in _odf_in(text, element):
-            moved = span._replace(start=span.start - element.start, end=span.end - element.start)
-            inner.append((raw, moved))
-    yield Span(paragraph.inner, paragraph.outer, segment, _escaped, tuple(inner))
+        inner += [(raw, span.moved(-element.start)) for span in _odf_in(text, element)]
+    yield Span(paragraph.inner, paragraph.outer, segment, xml_writer(), tuple(inner))
 
 
 def _outermost(parent: Element) -> Iterator[Element]:
-    """The elements in a paragraph that are codes as a whole."""
+    """Yield the elements in a paragraph that are one code each."""
     for child in parent.elements:
         if child.name in _ODF_INLINE:
             yield from _outermost(child)
@@ -398,66 +414,52 @@ def _outermost(parent: Element) -> Iterator[Element]:
             yield child
 
 
-def _odf_items(text: str, parent: Element) -> Iterator[str | Code]:
-    for child in parent.children:
-        if isinstance(child, Text):
-            yield re.sub(r"[ \t\r\n]+", " ", child.shown)
-        elif child.name in _ODF_INLINE and child.children:
-            yield Code(text[child.start : child.inner], Kind.OPEN, child.name)
-            yield from _odf_items(text, child)
-            yield Code(text[child.outer : child.end], Kind.CLOSE, child.name)
-        else:
-            kind = Kind.BREAK if child.name in _BREAKING else Kind.MARK
-            if child.name in _ODF_FIELDS and text[child.inner : child.outer].strip():
-                kind = Kind.WORD
-            yield Code(text[child.start : child.end], kind)
+def _odf_code(text: str, element: Element) -> Code | None:
+    if element.name in _ODF_INLINE and element.children:
+        return None
+    kind = Kind.BREAK if element.name in _BREAKING else Kind.MARK
+    if element.name in _ODF_FIELDS and text[element.inner : element.outer].strip():
+        kind = Kind.WORD
+    return Code(text[element.start : element.end], kind)
 
 
-def _escaped(segment: Segment) -> str:
-    return plainly_written(segment, escape)
+# Metadata: a file's title, table of contents and language
 
-
-# What a file says of itself: its title, its contents, its language.
-
-_SPOKEN = frozenset(["dc:title", "dc:subject", "dc:description"])
+_METADATA = word_set("dc:title dc:subject dc:description")
+# The country that a language is checked for where only the language is known.
 _REGIONS = {"de": "DE", "en": "US", "es": "ES", "fr": "FR", "pt": "PT"}
 _PROPERTY_LANGUAGE = re.compile(r"(<dc:language\b[^<>]*>)[^<>]*(?=</dc:language>)")
 _WORD_LANGUAGE = re.compile(r'(<w:(?:lang|themeFontLang)\b[^<>]*?\sw:val=")([\w-]+)')
 _POWERPOINT_LANGUAGE = re.compile(r'(<a:(?:rPr|defRPr|endParaRPr)\b[^<>]*?\slang=")([\w-]+)')
 _ODF_LANGUAGE = re.compile(r'(\sfo:language=")([\w-]+)')
 _ODF_COUNTRY = re.compile(r'(\sfo:country=")[\w-]+')
+# Names of table columns, and of the fields of a pivot table.
 _COLUMN = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^<>]*?\bname="([^"]*)"')
 
 
 def property_spans(text: str) -> Iterator[Span]:
-    """Title, subject and description of an office file or a book."""
-    for element in parsed(text).walk():
-        if element.name in _SPOKEN and element.children:
-            yield Span(element.inner, element.outer, (element.shown,), _escaped)
+    """Find title, subject and description of an office file or a book."""
+    for element in parse_xml(text).walk():
+        if element.name in _METADATA and element.children:
+            yield Span(element.inner, element.outer, (element.content,), xml_writer())
 
 
 def contents_spans(text: str) -> Iterator[Span]:
-    """The table of contents of older books. It should have no elements in its texts."""
-    for element in parsed(text).walk():
-        if _local(element) == "text" and element.children:
-            yield Span(element.inner, element.outer, made(_mixed(text, element)), _escaped)
+    """Find the entries of an EPUB 2 table of contents (NCX)."""
+    for element in parse_xml(text).walk():
+        if element.local_name == "text" and element.children:
+            # The schema allows no elements here, but some books have them.
+            segment = normalize(inline_items(text, element, _empty_mark))
+            yield Span(element.inner, element.outer, segment, xml_writer())
 
 
-def _mixed(text: str, parent: Element) -> Iterator[str | Code]:
-    for child in parent.children:
-        if isinstance(child, Text):
-            yield child.shown
-        elif child.children:
-            yield Code(text[child.start : child.inner], Kind.OPEN, child.name)
-            yield from _mixed(text, child)
-            yield Code(text[child.outer : child.end], Kind.CLOSE, child.name)
-        else:
-            yield Code(text[child.start : child.end], Kind.MARK)
+def _empty_mark(text: str, element: Element) -> Code | None:
+    return None if element.children else Code(text[element.start : element.end], Kind.MARK)
 
 
 def column_names(text: str) -> Iterator[str]:
-    """Of the tables of a workbook, whose cells must say the same."""
-    return (html.unescape(found[1]) for found in _COLUMN.finditer(text))
+    """Return the column names of a workbook's tables; their cells must say the same."""
+    return (html.unescape(match[1]) for match in _COLUMN.finditer(text))
 
 
 def name_property(text: str, language: str) -> str:
@@ -473,7 +475,7 @@ def name_powerpoint(text: str, language: str) -> str:
 
 
 def name_opendocument(text: str, language: str) -> str:
-    """Language and country of the styles. What is in another language stays marked so."""
+    """Set language and country of the styles; passages in another language keep theirs."""
     main = _main_language(text, _ODF_LANGUAGE)
 
     def named(tag: re.Match[str]) -> str:
@@ -487,7 +489,8 @@ def name_opendocument(text: str, language: str) -> str:
 
 
 def with_region(language: str) -> str:
-    """
+    """Return a language with the region that Word and PowerPoint expect.
+
     >>> with_region("de"), with_region("pt-BR")
     ('de-DE', 'pt-BR')
     """
@@ -495,16 +498,18 @@ def with_region(language: str) -> str:
 
 
 def _main_language(text: str, pattern: re.Pattern[str]) -> str:
-    stated = Counter(found[2].partition("-")[0] for found in pattern.finditer(text))
+    """Return the language that is stated most often."""
+    stated = Counter(match[2].partition("-")[0] for match in pattern.finditer(text))
+    # Codes for "no language".
     del stated["none"], stated["zxx"]
     return stated.most_common(1)[0][0] if stated else ""
 
 
 def _named(text: str, pattern: re.Pattern[str], language: str) -> str:
-    """A member in the language where it states its main one."""
+    """Set the language wherever the main one is stated."""
     main = _main_language(text, pattern)
 
-    def named(found: re.Match[str]) -> str:
-        return found[1] + (language if found[2].partition("-")[0] == main else found[2])
+    def named(match: re.Match[str]) -> str:
+        return match[1] + (language if match[2].partition("-")[0] == main else match[2])
 
     return pattern.sub(named, text)

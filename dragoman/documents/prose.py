@@ -4,21 +4,22 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 
-from dragoman.documents.document import Options, Span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.document import ReadOptions, Span, newline_of
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+# A line that begins like this is never a continuation.
 _ITEM = re.compile(r"[-*•·>|#]|\d+[.)]")
-_SHORTEST_WRAPPED = 40  # characters: lines of a poem or an address are shorter
+_SHORTEST_WRAPPED = 40  # characters; lines of a poem or an address are shorter
 
 
-def text_spans(text: str, options: Options = Options()) -> Iterator[Span]:
-    """A line each, or all lines of a paragraph that was wrapped at some width."""
+def text_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
+    """Find lines, or paragraphs whose lines were wrapped at some width."""
     lines = [match for match in _LINE.finditer(text) if match[0]]
     at = 0
     while at < len(lines):
         end = at + 1
-        while end < len(lines) and _goes_on(lines, at, end):
+        while end < len(lines) and _continues(lines, at, end):
             end += 1
         start, stop = lines[at].start(), lines[end - 1].end()
         raw = text[start:stop]
@@ -29,13 +30,15 @@ def text_spans(text: str, options: Options = Options()) -> Iterator[Span]:
         at = end
 
 
-def _goes_on(lines: list[re.Match[str]], first: int, number: int) -> bool:
-    """Whether a line goes on with the paragraph that the one before belongs to: its first word
-    did not fit there any more."""
+def _continues(lines: list[re.Match[str]], first: int, number: int) -> bool:
+    """True if a line continues the paragraph of the line before it: its first word would not have
+    fit there.
+    """
     before, line = lines[number - 1][0], lines[number][0]
     core = line.strip()
     if not core or not before.strip() or _ITEM.match(core):
         return False
+    # The second line may be indented differently from the first.
     if _indent(line) != _indent(before) and number - 1 > first:
         return False
     width = _width(lines, first)
@@ -47,7 +50,7 @@ def _indent(line: str) -> int:
 
 
 def _width(lines: list[re.Match[str]], first: int) -> int:
-    """Of the longest line of a block without empty lines; only some are looked at."""
+    """Return the width of the longest line of a block, judged by its first lines."""
     widest = 0
     for line in lines[first : first + 20]:
         if not line[0].strip():
@@ -59,14 +62,15 @@ def _width(lines: list[re.Match[str]], first: int) -> int:
 def _paragraph(core: str, begin: int, indent: str, lines: int) -> Span:
     if lines == 1:
         return Span(begin, begin + len(core), (core,))
-    newline = "\r\n" if "\r\n" in core else "\r" if "\r" in core else "\n"
+    newline = "\r" if "\r" in core and "\n" not in core else newline_of(core)
+    # The second line has the indent of all later lines.
     later = re.split(r"\r\n|\r|\n", core)[1]
     hanging = later[: _indent(later)]
     width = max(len(line.rstrip()) for line in (indent + core).splitlines())
 
     def write(segment: Segment) -> str:
         wrapped = textwrap.wrap(
-            written(segment), width, initial_indent=indent, subsequent_indent=hanging,
+            serialize(segment), width, initial_indent=indent, subsequent_indent=hanging,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
         return newline.join(wrapped).removeprefix(indent)
@@ -76,23 +80,23 @@ def _paragraph(core: str, begin: int, indent: str, lines: int) -> Span:
 
 _NEWLINE = r"(?:\r\n|\r|\n)"
 _TIME = r"[ \t]*+(?:\d++:)?\d++:\d++[.,]\d++[ \t]*+-->"
-# Some files have no empty line before the next cue's number or time.
+# A cue: its time and its lines. Some files lack the empty line before the next number or time.
 _CUE = re.compile(
     rf"(?P<time>^{_TIME}[^\r\n]*+{_NEWLINE})"
     rf"(?P<text>(?:(?!(?:[ \t]*+\d++[ \t]*+{_NEWLINE})?+{_TIME})"
     rf"[^\S\r\n]*+\S[^\r\n]*+(?:{_NEWLINE}|\Z))++)",
     re.M,
 )
-_OVERRIDE = re.compile(r"(\{\\[^{}]*\})")  # {\an8}: where it is shown
+_OVERRIDE = re.compile(r"(\{\\[^{}]*\})")  # {\an8}: position on the screen
 
 
-def subtitle_spans(text: str, options: Options = Options()) -> Iterator[Span]:
-    """What is said in each cue, in as many lines as before."""
+def subtitle_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
+    """Find the text of each cue; its translation gets as many lines."""
     for cue in _CUE.finditer(text):
-        said = cue["text"].rstrip()
-        lines = re.split(r"\r\n|\r|\n", said)
-        newline = "\r\n" if "\r\n" in said else "\n"
-        # a line for each speaker, or a sentence in several lines
+        speech = cue["text"].rstrip()
+        lines = re.split(r"\r\n|\r|\n", speech)
+        newline = newline_of(speech)
+        # Lines that begin with a dash are different speakers; others are one sentence.
         dialogue = any(line.lstrip().startswith(("-", "–")) for line in lines[1:])
         items: list[str | Code] = []
         for number, line in enumerate(lines):
@@ -102,26 +106,28 @@ def subtitle_spans(text: str, options: Options = Options()) -> Iterator[Span]:
                 items.append(Code(part, Kind.MARK) if _OVERRIDE.fullmatch(part) else part)
         count = 1 if dialogue else len(lines)
         start = cue.start("text")
-        yield Span(start, start + len(said), made(items), _balanced(count, newline))
+        yield Span(start, start + len(speech), normalize(items), _balanced(count, newline))
 
 
 def _balanced(count: int, newline: str) -> Callable[[Segment], str]:
-    """In so many lines of like length, or fewer."""
+    """Return a writer of at most `count` lines of similar length."""
 
     def write(segment: Segment) -> str:
-        said = written(segment).strip()
+        speech = serialize(segment).strip()
         if count == 1:
-            return said
-        said = _OVERRIDE.sub(lambda found: found[0].replace(" ", "\0"), said)  # no line ends there
-        # the narrowest width that is enough: a wider one never takes more lines
-        too_narrow, width = -(-len(said) // count) - 1, len(said)
+            return speech
+        # A line must not end inside an override.
+        speech = _OVERRIDE.sub(lambda match: match[0].replace(" ", "\0"), speech)
+        # Binary search for the smallest width: a larger one never takes more lines.
+        # No width below the average length can be enough.
+        too_narrow, width = -(-len(speech) // count) - 1, len(speech)
         while width - too_narrow > 1:
             middle = (too_narrow + width) // 2
-            if len(textwrap.wrap(said, max(1, middle), break_long_words=False)) > count:
+            if len(textwrap.wrap(speech, max(1, middle), break_long_words=False)) > count:
                 too_narrow = middle
             else:
                 width = middle
-        lines = textwrap.wrap(said, max(1, width), break_long_words=False)
+        lines = textwrap.wrap(speech, max(1, width), break_long_words=False)
         return newline.join(lines).replace("\0", " ")
 
     return write
@@ -132,8 +138,8 @@ _ASS_PART = re.compile(r"(\{[^{}]*+\}|\\[Nnh])")
 _DRAWING = re.compile(r"\\p(\d)")
 
 
-def ass_spans(text: str, options: Options) -> Iterator[Span]:
-    """What is said in each dialogue: its last field, of as many as the format has."""
+def ass_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    """Find the text of each dialogue: its last field, by the number of fields of the format."""
     fields = 10
     in_events = False
     for line in _ASS_LINE.finditer(text):
@@ -142,17 +148,17 @@ def ass_spans(text: str, options: Options) -> Iterator[Span]:
         elif in_events and line[1] == "Format:":
             fields = line[2].count(",") + 1
         elif in_events and line[2].count(",") >= fields - 1:
-            said = line[2].split(",", fields - 1)[-1].rstrip()
-            yield _dialogue(line.start(2) + len(line[2].rstrip()) - len(said), said)
+            speech = line[2].split(",", fields - 1)[-1].rstrip()
+            yield _dialogue(line.start(2) + len(line[2].rstrip()) - len(speech), speech)
 
 
-def _dialogue(start: int, said: str) -> Span:
-    """A break between two lines is a blank while it is translated; drawings are kept."""
+def _dialogue(start: int, speech: str) -> Span:
+    """Return the span of a dialogue. Line breaks become blanks, and drawings are kept."""
     items: list[str | Code] = []
     drawing = False
-    separate = bool(re.search(r"\\N[-–]|\\p[1-9]", said))  # a line for each speaker
+    separate = bool(re.search(r"\\N[-–]|\\p[1-9]", speech))  # different speakers, or a drawing
     count = 1
-    for part in _ASS_PART.split(said):
+    for part in _ASS_PART.split(speech):
         if part.startswith("{"):
             items.append(Code(part, Kind.MARK))
             for size in _DRAWING.findall(part):
@@ -164,4 +170,4 @@ def _dialogue(start: int, said: str) -> Span:
             count += 1
         else:
             items.append(Code(part, Kind.BREAK) if part.startswith("\\") else part)
-    return Span(start, start + len(said), made(items), _balanced(count, r"\N"))
+    return Span(start, start + len(speech), normalize(items), _balanced(count, r"\N"))

@@ -1,15 +1,15 @@
-r"""Plain text as a segment: what must not change in it becomes codes.
+r"""Split plain text into text and codes that must not change.
 
-    >>> [getattr(item, "raw", item) for item in protected("Send %s to ada@example.org.")]
+    >>> [getattr(item, "raw", item) for item in protect("Send %s to ada@example.org.")]
     ['Send ', '%s', ' to ', 'ada@example.org', '.']
 
-`text/verbatim` knows what that is; tags and entities come on top.
+`text/verbatim` has the patterns; tags and entities are added here.
 """
 
 import re
 from collections.abc import Iterator
 
-from dragoman.documents.segment import Code, Kind, Segment, made
+from dragoman.documents.segment import Code, Kind, Segment, normalize, word_set
 from dragoman.text.verbatim import PATTERNS
 
 _PATTERNS = {
@@ -17,44 +17,45 @@ _PATTERNS = {
     "entity": r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
     **PATTERNS,
 }
+# The order matters: a tag with a URL is a tag.
 _ANY = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _PATTERNS.items()))
 _TAG_NAME = re.compile(r"</?([\w:.-]+)")
-VOID = frozenset(
-    [
-        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"),
-        *("track", "wbr"),
-    ]
-)
-# Between two of these there is no room for a word: they are one code.
+# HTML elements without an end tag.
+VOID = word_set("area base br col embed hr img input link meta source track wbr")
+# Two codes with only this between them leave no room for a word: they become one.
 _GLUE = re.compile(r"[^\w\s]*")
 
-
+# An ICU message such as {n, plural, one {# file} other {# files}}.
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:\s*offset:\d+)?")
 _BRANCH = re.compile(r"\s*(?:=\d+|\w+)\s*\{")
 _ICU_END = re.compile(r"\s*\}")
 
 
-def protected(text: str) -> Segment:
-    """A text as a segment. Tags become elements, everything else that is protected a word.
+def protect(text: str) -> Segment:
+    """Split a text into a segment: tags become elements, anything else protected becomes a word.
 
-    The branches of an ICU plural or select are texts of their own.
+    Each branch of an ICU plural or select is a text of its own.
     """
     items: list[str | Code] = []
     start = 0
     while choice := _ICU.search(text, start):
-        found, end = _choice(text, choice)
-        if not found:  # it has no end: then this is no such message, nor is what is in it
+        branches, end = _icu_branches(text, choice)
+        if not branches:  # without an end it is plain text, and so is everything inside
             break
-        items += [*_simple(text[start : choice.start()]), *found]
+        items += [*_split(text[start : choice.start()]), *branches]
         start = end
-    return made([*items, *_simple(text[start:])])
+    return normalize([*items, *_split(text[start:])])
 
 
-def _choice(text: str, choice: re.Match[str]) -> tuple[list[str | Code], int]:
-    """An ICU plural or select: its skeleton as breaks, its branches as segments; where it ends."""
+def _icu_branches(text: str, choice: re.Match[str]) -> tuple[list[str | Code], int]:
+    """Return the items of an ICU plural or select, and its end; no items if it is incomplete.
+
+    Its skeleton becomes breaks, its branches text.
+    """
     items: list[str | Code] = []
     start, at = choice.start(), choice.end()
     while branch := _BRANCH.match(text, at):
+        # A branch may contain placeholders in braces.
         depth, at = 1, branch.end()
         while at < len(text) and depth:
             depth += (text[at] == "{") - (text[at] == "}")
@@ -63,37 +64,37 @@ def _choice(text: str, choice: re.Match[str]) -> tuple[list[str | Code], int]:
             return [], 0
         items.append(_word(text[start : branch.end()], Kind.BREAK))
         start = at - 1
-        for item in _simple(text[branch.end() : start]):
-            items += _numbers(item) if isinstance(item, str) else [item]
+        for item in _split(text[branch.end() : start]):
+            if isinstance(item, str):  # in a plural, # is the number
+                items += [_word(s) if s == "#" else s for s in re.split("(#)", item) if s]
+            else:
+                items.append(item)
     end = _ICU_END.match(text, at)
     if not items or end is None:
         return [], 0
     return [*items, _word(text[start : end.end()], Kind.BREAK)], end.end()
 
 
-def _numbers(text: str) -> list[str | Code]:
-    """In a plural, # stands for the number."""
-    return [_word(part) if part == "#" else part for part in re.split("(#)", text) if part]
-
-
-def _simple(text: str) -> Segment:
-    glued: list[tuple[Code, int, int]] = []  # joined at once: one by one takes quadratic time
-    for code, at, end in _found(text):
-        last, begin, stop = glued[-1] if glued else (None, 0, 0)
+def _split(text: str) -> Segment:
+    """Split a text without ICU messages."""
+    # Only offsets are merged here: concatenating the codes one by one would take quadratic time.
+    merged: list[tuple[Code, int, int]] = []
+    for code, at, end in _codes(text):
+        last, begin, stop = merged[-1] if merged else (None, 0, 0)
         if last and last.kind is code.kind is Kind.WORD and _GLUE.fullmatch(text, stop, at):
-            glued[-1] = (code, begin, end)
+            merged[-1] = (code, begin, end)
         else:
-            glued.append((code, at, end))
+            merged.append((code, at, end))
     items: list[str | Code] = []
     start = 0
-    for code, at, end in glued:
+    for code, at, end in merged:
         whole = code if len(code.raw) == end - at else _word(text[at:end])
         items += [text[start:at], whole] if start < at else [whole]
         start = end
     return (*items, text[start:])
 
 
-def _found(text: str) -> Iterator[tuple[Code, int, int]]:
+def _codes(text: str) -> Iterator[tuple[Code, int, int]]:
     for match in _ANY.finditer(text):
         code = _tag(match[0]) if match.lastgroup == "tag" else _word(match[0])
         yield code, match.start(), match.end()
@@ -107,6 +108,7 @@ def _tag(raw: str) -> Code:
     name = _TAG_NAME.match(raw)
     if name is None:
         return _word(raw, Kind.MARK)
+    # A self-closing tag such as <x id="1"/> is usually a placeholder.
     if raw.endswith("/>"):
         return _word(raw)
     if name[1].lower() in VOID:
@@ -115,26 +117,21 @@ def _tag(raw: str) -> Code:
     return Code(raw, kind, name[1].lower(), in_text=True)
 
 
-def within(segment: Segment) -> Segment:
-    """A segment of a reader with what is protected in its texts found too.
+def protect_texts(segment: Segment) -> Segment:
+    """Protect the texts of a reader's segment.
 
-    Elements of the reader and tags in its texts may overlap: `made` then sees to it that all are
-    nested.
+    Elements of the reader and tags in its texts may overlap; `normalize` makes them nested.
     """
-    items: list[str | Code] = []
-    for item in segment:
-        if isinstance(item, str):
-            items += protected(item)
-        else:
-            items.append(item)
-    return made(items)
+    return normalize(
+        part for item in segment for part in (protect(item) if isinstance(item, str) else [item])
+    )
 
 
-def gains(before: str, after: str) -> bool:
-    """Whether a translation holds a placeholder, a tag or an address that its source does not.
+def adds_protected(before: str, after: str) -> bool:
+    """True if a translation has a placeholder, tag or address that its source lacks.
 
-    >>> gains("five files", "{n} fichiers")
+    >>> adds_protected("five files", "{n} fichiers")
     True
     """
-    known = {code.raw for code, *_ in _found(before)}
-    return any(code.raw not in known for code, *_ in _found(after))
+    known = {code.raw for code, *_ in _codes(before)}
+    return any(code.raw not in known for code, *_ in _codes(after))

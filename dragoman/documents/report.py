@@ -1,4 +1,4 @@
-"""What became of a document: its texts beside their translations, doubtful ones first."""
+"""A report on a translated document: each text next to its translation, doubtful ones first."""
 
 import html
 import re
@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dragoman.documents.document import NO_DOUBT, Document, Doubt
-from dragoman.documents.segment import Code, Kind, Segment, has_words, shown
+from dragoman.documents.document import NO_WARNING, Document, QualityWarning
+from dragoman.documents.segment import Kind, Segment, has_words, plain_text
 from dragoman.text.verbatim import reason_for_doubt
 
 DOUBTFUL, LEFT, COPIED, TRANSLATED = "doubtful", "left", "copied", "translated"
-STATES = (DOUBTFUL, LEFT, TRANSLATED, COPIED)  # in the order in which somebody looks at them
+STATES = (DOUBTFUL, LEFT, TRANSLATED, COPIED)  # in the order of the report
 _DIGIT = re.compile(r"\d")
-_SHORT = 20  # characters: of shorter texts the length tells nothing
+_SHORT = 20  # characters: ratios of shorter lengths say nothing
 _STYLE = (
     "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:75rem;padding:0 1rem}"
     "table{border-collapse:collapse;width:100%;table-layout:fixed}"
@@ -26,12 +26,12 @@ _STYLE = (
 )
 
 
-# An occurrence of a glossary's term: source, target, the words of the translation, what became of
-# it (`decode/promises/glossary.py`, which the process that reads files does not need).
+# An occurrence of a glossary term: source, target, words of the translation, and its state. The
+# process that reads files must not import `decode/promises/glossary.py` for a proper class.
 Term = tuple[str, str, str, str]
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     state: str
     source: str
     target: str
@@ -41,27 +41,29 @@ class Row(NamedTuple):
 
 
 class Report(NamedTuple):
-    rows: list[Row]
+    rows: list[ReportRow]
 
     def with_terms(self, uses: Callable[[str, str], Sequence[Term]]) -> "Report":
-        """The same with the terms of each text, which `uses` finds by text and translation."""
+        """Return the report with the terms of each text, which `uses` finds in text and
+        translation.
+        """
         return Report([row._replace(terms=uses(row.source, row.target)) for row in self.rows])
 
     @property
     def terms(self) -> dict[str, int]:
-        """How many terms were placed, inflected, refused."""
+        """Count the terms that were placed, inflected and refused."""
         return dict(Counter(state for row in self.rows for *_, state in row.terms))
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many texts were translated, copied, left, or are doubtful."""
+        """Count the texts that were translated, copied, left, and doubtful."""
         counted = Counter(row.state for row in self.rows)
         return {state: counted[state] for state in STATES}
 
     def as_page(self, name: str) -> str:
-        """A page that needs nothing else."""
+        """Return the report as one HTML page that loads nothing else."""
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
-        terms = self.terms  # counted once: a report may have many rows
+        terms = self.terms
         if terms:
             counts += ". Terms: " + ", ".join(f"{n} {state}" for state, n in terms.items())
         rows = sorted(self.rows, key=lambda row: (STATES.index(row.state), row.confidence))
@@ -76,7 +78,7 @@ class Report(NamedTuple):
         )
 
 
-def _as_html(row: Row, with_terms: bool) -> str:
+def _as_html(row: ReportRow, with_terms: bool) -> str:
     why = f"<small>{html.escape(row.why)}</small>" if row.why else ""
     terms = "".join(
         f"{html.escape(source)} → {html.escape(words or target)}<small>{state}</small>"
@@ -89,22 +91,27 @@ def _as_html(row: Row, with_terms: bool) -> str:
 
 
 def report_of(document: Document, translated: Sequence[Segment]) -> Report:
-    pairs = zip(document.segments, translated, strict=True)
-    doubts = document.doubts
-    return Report([_row(source, said, doubts.get(source, NO_DOUBT)) for source, said in pairs])
+    rows = []
+    for source, target in zip(document.segments, translated, strict=True):
+        rows.append(_row(source, target, document.warnings.get(source, NO_WARNING)))
+    return Report(rows)
 
 
-def _row(source: Segment, said: Segment, doubt: Doubt) -> Row:
-    before, after = _readable(source), _readable(said)
-    fault = reason_for_doubt(shown(source), shown(said))
+def _row(source: Segment, target: Segment, warning: QualityWarning) -> ReportRow:
+    before, after = _readable(source), _readable(target)
+    doubt = reason_for_doubt(plain_text(source), plain_text(target))
+    # An unchanged text was either left untranslated, or has nothing to translate.
     if before == after:
-        return Row(LEFT if has_words(source) else COPIED, before, after, fault)
-    why = fault or doubt.why or _suspicion(shown(source), shown(said))
-    return Row(DOUBTFUL if why else TRANSLATED, before, after, why, confidence=doubt.confidence)
+        return ReportRow(LEFT if has_words(source) else COPIED, before, after, doubt)
+    why = doubt or warning.why or _suspicion(plain_text(source), plain_text(target))
+    return ReportRow(
+        DOUBTFUL if why else TRANSLATED, before, after, why, confidence=warning.confidence
+    )
 
 
 def _suspicion(before: str, after: str) -> str:
-    """
+    """Return what looks wrong about a translation, or an empty text.
+
     >>> _suspicion("Open the window, please.", "Bitte."), _suspicion("Room 2", "Zimmer 3")
     ('much longer or shorter', 'other numbers')
     >>> _suspicion("Open the window, please.", "Bitte das Fenster öffnen.")
@@ -118,12 +125,8 @@ def _suspicion(before: str, after: str) -> str:
 
 
 def _readable(segment: Segment) -> str:
-    """Text, and the codes that stand for words."""
+    """Return the text with the codes that are read as words."""
     return "".join(
-        item.raw
-        if isinstance(item, Code) and item.kind is Kind.WORD
-        else ""
-        if isinstance(item, Code)
-        else item
+        item if isinstance(item, str) else item.raw if item.kind is Kind.WORD else ""
         for item in segment
     )

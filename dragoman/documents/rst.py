@@ -1,94 +1,114 @@
 """reStructuredText, as docutils and Sphinx read it.
 
-Literal blocks, comments, targets, field names, options, and the content of directives that are not
-known to hold prose stay. A paragraph becomes one line, a title gets an underline of its length, and
-a table columns of the width that it needs.
+Literal blocks, comments, targets, field names and options stay unchanged, as does the content
+of directives that are not known to contain prose. A paragraph becomes one line, a title's underline
+gets its length, and a table's columns get the width that they need.
 """
 
 import re
 from collections.abc import Callable, Generator, Iterator
+from typing import TypeGuard
 
-from dragoman.documents.document import Options, Span
-from dragoman.documents.light import Markup, Rule, block_end, deeper_end, lines_of, titled
+from dragoman.documents.document import ReadOptions, Span, newline_of
+from dragoman.documents.line_markup import (
+    Markup,
+    Rule,
+    block_end,
+    deeper_end,
+    split_lines,
+    title_span,
+)
 from dragoman.documents.rst_tables import table_span
-from dragoman.documents.segment import Code, Kind, Segment, made, written
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize, word_set
 
+# The text of a link or role before its target in angle brackets.
 _LABEL = r"[^`<\s]++(?:\s++[^`<\s]++)*+"
 _ROLE = r"[\w.+-]{1,50}+(?::[\w.+-]{1,50}+){0,3}+"
 _RULES = (
     Rule(r"\\[\s\S]", Kind.MARK),
+    # A literal; a role with a title, whose text is translated; any other role.
     Rule(r"``(?:[^`]|`(?!`))++``"),
     Rule(rf":(?!math|code|raw){_ROLE}:`", Kind.OPEN, _LABEL, r"\s*+(?<!\\)<[^`<>]++>`"),
     Rule(rf":{_ROLE}:`[^`]++`"),
+    # A link with its target; a reference, whose words are a name.
     Rule(r"(?<![\w`])`", Kind.OPEN, _LABEL, r"\s++<[^`<>]++>`__?"),
     Rule(rf"(?<!\w)_?(?<![^\W_])`(?=\S)[^`]++`(?:__?|:{_ROLE}:)?"),
+    # Strong and emphasized text.
     Rule(r"(?<![\w*])\*\*(?=\S)", Kind.OPEN, r"[^*]++", r"(?<=\S)\*\*"),
     Rule(r"(?<![\w*])\*(?=[^\s*])", Kind.OPEN, r"[^*]++", r"(?<=\S)\*(?!\*)"),
+    # A substitution, a footnote, and a reference of one word.
     Rule(r"\|(?=\S)[^|]++(?<=\S)\|_{0,2}"),
     Rule(r"\[[^\[\]\s]++\]_"),
     Rule(r"(?<!\w)(?<![A-Za-z0-9][-.+:])[A-Za-z0-9]++(?:[-.+_:][A-Za-z0-9]++)*+__?(?!\w)"),
 )
 MARKUP = Markup(*_RULES)
+# The beginning of a directive, also of one that defines a substitution.
 _DIRECTIVE = re.compile(r"\.\.\s++(?:\|[^|]++\|\s*+)?([\w.+-]++(?::[\w.+-]++)*+)\s?::(?:\s++|$)")
+# A footnote or citation.
 _NOTE = re.compile(r"\.\.\s++\[[^\]]++\](?:\s++|$)")
+# The bullet or number of a list item.
 _ITEM = re.compile(
     r"(?:[-*+\u2022\u2023\u2043]|\(?(?:\d++|[A-Za-z]|[ivxlcdmIVXLCDM]++|#)[.)])(?:\s++|$)"
 )
+# The name of a field, which may contain escaped colons and roles.
 _FIELD = re.compile(r":(?![\s:])(?:[^:\\]|\\.|:(?![\s`]|$))++(?<! ):(?:\s++|$)")
 _OPTION = re.compile(r"(?:--?|[+/])\w")
+# A line of punctuation: an underline, an overline or a transition.
 _RULE = re.compile(r"([!-/:-@\[-`{-~])\1++$")
 _SIMPLE_TABLE = re.compile(r"=++(?: ++=++)++$")
+# References by name, in the three ways to write them.
 _NAMED = re.compile(
     r"`([^`<>]++)`_"
     r"|<([^`<>]+)_>`"
     r"|(?<!\w)(?<![A-Za-z0-9][-.+:])([A-Za-z0-9]++(?:[-.+_:][A-Za-z0-9]++)*+)_(?!\w)"
 )
 
+# The names of explicit targets, and of links, which are targets themselves.
 _TARGET = re.compile(
     r"^[ \t]*+\.\.[ \t]++_(?:`([^`\n]++)`|((?:[^:\\\n]|\\.|:(?!\s|$))++)):(?:\s|$)", re.M
 )
 _LINKED = re.compile(r"(?<![\w`])`([^`<>]++)<[^`<>]++>`_(?!_)")
-_MOST_LABELS = 500  # each is looked for at every link
+_MOST_LABELS = 500  # each is tried at every link
+# Markup in a title, which is not part of its name.
 _QUOTES = re.compile(r"\\(.)|(?<!\s)\s*+<[^`<>]++>`_{0,2}|`++_{0,2}|\*++")
 
-# Directives whose argument is prose, too; after the second ones' first word, a version.
-_SPEAKING = frozenset(
-    [
-        *("admonition", "attention", "caution", "centered", "danger", "error", "hint", "important"),
-        *("note", "replace", "rubric", "seealso", "sidebar", "tip", "todo", "topic", "warning"),
-        *("list-table", "table"),
-    ]
+# Directives whose argument and content are prose.
+_WITH_PROSE = word_set(
+    "admonition attention caution centered danger error hint important note replace rubric seealso "
+    "sidebar tip todo topic warning list-table table"
 )
-_VERSIONED = frozenset(["deprecated", "versionadded", "versionchanged", "versionremoved"])
-# Directives whose content is prose.
-_HOLDING_LISTED = (
+# Directives whose argument is a version, then prose.
+_VERSIONED = word_set("deprecated versionadded versionchanged versionremoved")
+# Directives with prose as content only.
+_CONTAINERS = word_set(
     "class compound container cssclass epigraph figure footer glossary header highlights hlist "
     "only pull-quote rst-class tab tab-set attribute confval data decorator describe envvar "
     "event exception function macro member method classmethod staticmethod module object opcode "
     "option program property struct type var 2to3fixer cmdoption pdbcommand setting "
     "templatefilter templatetag fieldlookup"
 )
-_HOLDING = frozenset(_HOLDING_LISTED.split())
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
-    return _Reader(text).spans()
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
+    return _RstReader(text).spans()
 
 
-class _Reader:
+class _RstReader:
     def __init__(self, text: str):
         self.text = text
-        self.lines = lines_of(text)
+        self.lines = split_lines(text)
         named = {_plain("".join(match)) for match in _NAMED.findall(text)}
         targets = {_plain("".join(match)) for match in _TARGET.findall(text)}
-        # what is referred to by the words of a title, or of a link that has a target itself
+        # Names without an explicit target are the words of a title, or of a link with a target.
         self._named = named - targets
-        self._markup = _keeping([x for x in _LINKED.findall(text) if _plain(x) in self._named])
-        self._before_text = True  # where fields tell of the document
-        self._glossary = -1  # the indent of the glossary that we are in
+        labels = [label for label in _LINKED.findall(text) if _plain(label) in self._named]
+        self._markup = _markup_with_names(labels)
+        self._before_text = True  # fields before any text are metadata
+        self._glossary = -1  # indent of the current glossary, -1 outside
 
     def spans(self) -> Iterator[Span]:
-        at = block_end(self.lines, 0) if self.text.startswith("PEP: ") else 0  # has a header
+        # A Python Enhancement Proposal begins with mail headers.
+        at = block_end(self.lines, 0) if self.text.startswith("PEP: ") else 0
         while at < len(self.lines):
             if self.lines[at].core:
                 at = yield from self._block(at)
@@ -96,7 +116,7 @@ class _Reader:
                 at += 1
 
     def _block(self, at: int) -> Generator[Span, None, int]:
-        """What begins in this line; returns where the next thing begins."""
+        """Find the spans of the block that begins in a line; return the line after it."""
         line = self.lines[at]
         core, indent = line.core, line.indent
         if indent <= self._glossary:
@@ -104,29 +124,29 @@ class _Reader:
         if title := self._title(at):
             yield title[0]
             return title[1]
-        if core == "..":
+        if core == "..":  # a comment, or an empty one
             following = self.lines[at + 1 : at + 2]
-            return (
-                deeper_end(self.lines, at + 1, indent)
-                if following and following[0].core
-                else at + 1
-            )
+            if following and following[0].core:
+                return deeper_end(self.lines, at + 1, indent)
+            return at + 1
         if core.startswith(".. "):
             return (yield from self._explicit(at))
         if core.startswith(("+--", "+==")) or _SIMPLE_TABLE.match(core):
             return (yield from self._table(at))
-        if core == "__" or core.startswith("__ "):  # a target without a name
+        if core == "__" or core.startswith("__ "):  # an anonymous target
             return min(block_end(self.lines, at), deeper_end(self.lines, at + 1, indent))
         if _RULE.match(core) and len(core) > 3:
             return at + 1
+        # A doctest block.
         if core.startswith(">>> "):
             return block_end(self.lines, at)
+        # A line block keeps its lines.
         if core.startswith("| ") and not core.endswith("|"):
             yield self._markup.span(self.text, line.start + indent + 2, line.end, _write)
             return at + 1
         if item := _ITEM.match(core):
-            self.lines[at] = line.behind(item.end())
-            return at  # and again, with what follows
+            self.lines[at] = line.after(item.end())
+            return at  # read the rest of the line as a block
         if field := _FIELD.match(core):
             if self._before_text:
                 return deeper_end(self.lines, at + 1, indent)
@@ -146,28 +166,26 @@ class _Reader:
     def _title(self, at: int) -> tuple[Span, int] | None:
         line, *rest = self.lines[at : at + 3]
         over = _RULE.match(line.core)
-        if (
-            over
-            and len(rest) == 2
-            and rest[0].core
-            and rest[1].text == line.text
-            and not line.indent
-        ):
+        framed = len(rest) == 2 and rest[0].core and rest[1].text == line.text
+        if over and framed and not line.indent:
             before = self._target(rest[0].core)
-            return titled(self.text, rest[0], [line, rest[1]], self._markup, before), at + 3
+            return title_span(self.text, rest[0], [line, rest[1]], self._markup, before), at + 3
         if over or not rest or line.indent or rest[0].indent or not _RULE.match(rest[0].core):
             return None
+        # docutils takes a shorter rule for text, unless the title is as short.
         if len(rest[0].core) < min(4, len(line.core)):
             return None
-        return titled(self.text, line, [rest[0]], self._markup, self._target(line.core)), at + 2
+        return title_span(self.text, line, [rest[0]], self._markup, self._target(line.core)), at + 2
 
     def _target(self, title: str) -> str:
-        """For references to a title: they go on to name it by its words before."""
+        """Return an explicit target for a title that is referred to by its words, so that
+        references keep working.
+        """
         name = _QUOTES.sub(lambda quote: quote[1] or "", title)
         if _plain(name) not in self._named:
             return ""
         self._named.remove(_plain(name))
-        newline = "\r\n" if "\r\n" in self.text else "\n"
+        newline = newline_of(self.text)
         return f".. _`{name}`:{newline}{newline}"
 
     def _explicit(self, at: int) -> Generator[Span, None, int]:
@@ -180,17 +198,14 @@ class _Reader:
         length = directive.end() if directive else 0
         argument = core[length:]
         if name in _VERSIONED:
-            length += (
-                len(argument) - len(argument.partition(" ")[2])
-                if " " in argument
-                else len(argument)
-            )
-        if not name or name not in _SPEAKING | _HOLDING | _VERSIONED:
+            version, blank, _ = argument.partition(" ")
+            length += len(version + blank)
+        if not name or name not in _WITH_PROSE | _CONTAINERS | _VERSIONED:
             return deeper_end(self.lines, at + 1, indent)
         self._before_text = False
         if name == "glossary":
             self._glossary = indent
-        if name in _HOLDING and argument:
+        if name in _CONTAINERS and argument:
             return block_end(self.lines, at)
         if core[length:].strip():
             return (yield from self._paragraph(at, length, indent))
@@ -204,15 +219,18 @@ class _Reader:
         return at
 
     def _paragraph(self, at: int, length: int = 0, hanging: int = -1) -> Generator[Span, None, int]:
-        """A paragraph, or the term of a definition. It begins behind `length` characters of its
-        first line; its other lines stand further in than `hanging`, where that is not negative."""
-        first = self.lines[at].behind(length)
+        """Find a paragraph, or the term of a definition.
+
+        It begins after `length` characters of its first line. If `hanging` is not negative, its
+        other lines are indented more than that.
+        """
+        first = self.lines[at].after(length)
         end = at + 1
         if not first.core:
-            return end  # what it says begins in the next line
+            return end  # the text begins in the next line
         if hanging >= 0 and (_ITEM.match(first.core) or first.core.startswith(("| ", ".. "))):
             self.lines[at] = first
-            return at  # and again, with what follows
+            return at  # read the rest of the line as a block
         indent = first.indent
         if hanging >= 0 and end < len(self.lines) and self.lines[end].indent > hanging:
             indent = self.lines[end].indent
@@ -225,6 +243,7 @@ class _Reader:
         stop = last.end if end > at + 1 else first.end
         start = first.start + first.indent
         content = self.text[start:stop]
+        # A line followed by a deeper one is the term of a definition.
         is_term = (
             end == at + 1
             and hanging < 0
@@ -232,36 +251,38 @@ class _Reader:
             and bool(self.lines[end].core)
             and self.lines[end].indent > first.indent
         )
+        # A double colon announces a literal block, and stays.
         literal = content.endswith("::")
         if literal:
             stop -= 2
+        # The classifier of a term is a type, not prose.
         if is_term and " : " in content:
             stop = start + content.index(" : ")
-        # A second line says how far in the rest stands, such as a literal block. A single line
-        # before a deeper one would be a term.
+        # The second line of a paragraph sets the indent of what follows, such as a literal block,
+        # and a single line before a deeper one would be a term. So two lines stay two lines.
         deeper = end < len(self.lines) and self.lines[end].indent > indent
         in_two = end > at + 1 and (hanging >= 0 or deeper)
         write = _hanging(content, indent) if in_two else _write
         if not (is_term and self._glossary >= 0) and start < stop:
             yield self._markup.span(self.text, start, stop, write)
-        return (
-            self._behind_literal(end, hanging if hanging >= 0 else first.indent) if literal else end
-        )
+        if not literal:
+            return end
+        return self._literal_end(end, hanging if hanging >= 0 else first.indent)
 
-    def _behind_literal(self, at: int, indent: int) -> int:
+    def _literal_end(self, at: int, indent: int) -> int:
+        """Return the line after a literal block."""
         end = deeper_end(self.lines, at, indent)
         quoted = self.lines[end : end + 1]
         if not any(line.core for line in self.lines[at:end]) and quoted and quoted[0].core:
-            sample = quoted[0].core[0]
-            if (
-                not sample.isalnum() and quoted[0].indent == indent
-            ):  # a literal block with quotation marks
-                while end < len(self.lines) and self.lines[end].core.startswith(sample):
+            # A quoted literal block is not indented: each line begins with the same character.
+            mark = quoted[0].core[0]
+            if not mark.isalnum() and quoted[0].indent == indent:
+                while end < len(self.lines) and self.lines[end].core.startswith(mark):
                     end += 1
         return end
 
     def _table(self, at: int) -> Generator[Span, None, int]:
-        """To the empty line behind it; in a simple table, behind its last rule."""
+        """Find a table: up to the next empty line, or the last rule of a simple table."""
         end = block_end(self.lines, at)
         if _SIMPLE_TABLE.match(self.lines[at].core):
             while end < len(self.lines) and not _SIMPLE_TABLE.match(self.lines[end - 1].core):
@@ -270,8 +291,8 @@ class _Reader:
         return end
 
 
-def _keeping(labels: list[str]) -> Markup:
-    """The markup, with links whose words are the name of a target that others refer to."""
+def _markup_with_names(labels: list[str]) -> Markup:
+    """Return the markup with links whose words are the name of a target, which must not change."""
     if not labels:
         return MARKUP
     each = [r"\s++".join(map(re.escape, label.split())) for label in labels[:_MOST_LABELS]]
@@ -284,40 +305,40 @@ def _plain(name: str) -> str:
 
 
 def _escaped(segment: Segment) -> Segment:
-    """With an escaped blank where markup would touch a letter, and be none therefore."""
+    """Insert an escaped blank where markup would touch a letter and not be recognized."""
     items: list[str | Code] = []
     for before, item in zip((" ", *segment), segment, strict=False):
         left = before if isinstance(before, str) else before.raw
         right = item if isinstance(item, str) else item.raw
-        starts = isinstance(item, Code) and not item.in_text and item.kind in (Kind.OPEN, Kind.WORD)
-        ends = (
-            isinstance(before, Code)
-            and not before.in_text
-            and before.kind in (Kind.CLOSE, Kind.WORD)
-        )
+        starts = _is_markup(item) and item.kind in (Kind.OPEN, Kind.WORD)
+        ends = _is_markup(before) and before.kind in (Kind.CLOSE, Kind.WORD)
         if (starts and left[-1:].isalnum()) or (ends and right[:1].isalnum()):
             items.append("\\ ")
         items.append(item)
-    return made(items)
+    return normalize(items)
+
+
+def _is_markup(item: str | Code) -> TypeGuard[Code]:
+    return isinstance(item, Code) and not item.in_text
 
 
 def _write(segment: Segment) -> str:
-    said = written(_escaped(segment))
-    # a text that begins like an item would be one
-    return "\\" + said if _ITEM.match(said) else said
+    text = serialize(_escaped(segment))
+    # A text that begins like a list item would become one.
+    return "\\" + text if _ITEM.match(text) else text
 
 
 def _hanging(before: str, indent: int) -> Callable[[Segment], str]:
-    """In two lines, the first as long as it was."""
-    newline = ("\r\n" if "\r\n" in before else "\n") + " " * indent
+    """Return a writer of two lines, the first as long as before."""
+    newline = newline_of(before) + " " * indent
     blanks = re.compile(r"(?<!\\) ")
 
     def write(segment: Segment) -> str:
-        said = _write(segment)
+        text = _write(segment)
         length = len(before.splitlines()[0])
-        if "\n" in said:
-            return said  # a code of two lines
-        blank = blanks.search(said, length) or blanks.search(said)
-        return said[: blank.start()] + newline + said[blank.end() :] if blank else said
+        if "\n" in text:
+            return text  # a code spans two lines
+        blank = blanks.search(text, length) or blanks.search(text)
+        return text[: blank.start()] + newline + text[blank.end() :] if blank else text
 
     return write

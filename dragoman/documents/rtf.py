@@ -1,81 +1,91 @@
-r"""Rich Text Format: paragraphs, the text in groups and between control words.
+r"""Rich Text Format: paragraphs, with groups and control words as codes.
 
-Fonts, styles, pictures, fields' instructions and every destination marked `\*` stay. Letters other
-than ASCII are read in the code page of their font, and written by number, which every reader knows.
+Fonts, styles, pictures, instructions of fields and every destination marked `\*` stay unchanged.
+Letters outside ASCII are read in the code page of their font, and written by number, which every
+reader understands.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dragoman.documents.document import Document, DocumentError, Options, Span, of_text, spliced
-from dragoman.documents.segment import Code, Kind, Segment, has_words, made
+from dragoman.documents.document import (
+    Document,
+    DocumentError,
+    ReadOptions,
+    Span,
+    collect_segments,
+    splice,
+)
+from dragoman.documents.segment import Code, Kind, Segment, has_words, normalize, word_set
 
+# A brace, a row of bytes in hexadecimal, a control word or symbol, a line end, or text.
 _TOKEN = re.compile(
     r"(?P<open>\{)|(?P<close>\})|(?P<hex>(?:\\'[0-9A-Fa-f]{2})++)"
     r"|\\(?P<word>[A-Za-z]++)(?P<number>-?+\d{1,10}+)?+ ?+|\\(?P<symbol>[^A-Za-z'])"
     r"|(?P<line>[\r\n]++)|(?P<text>[^\\{}\r\n]++)",
     re.S,
 )
-_SILENT_LISTED = (
+# Destinations without text to translate.
+_SILENT = word_set(
     "fonttbl colortbl stylesheet info pict fldinst objdata themedata listtable "
     "listoverridetable rsidtbl xe tc bkmkstart bkmkend datafield generator pntext listtext "
     "private author operator atnid nonshppict"
 )
-_SILENT = frozenset(_SILENT_LISTED.split())
-_ENDS = frozenset(
-    [
-        *("par", "pard", "cell", "row", "sect", "page", "nestcell", "nestrow", "column", "trowd"),
-        *("footnote", "header", "footer", "headerl", "headerr", "footerl", "footerr", "annotation"),
-        *("headerf", "footerf", "sectd", "shptxt", "intbl", "itap", "field", "shp", "upr"),
-    ]
+# Control words that end a paragraph.
+_ENDS = word_set(
+    "par pard cell row sect page nestcell nestrow column trowd footnote header footer headerl "
+    "headerr footerl footerr annotation headerf footerf sectd shptxt intbl itap field shp upr"
 )
 _WORDS = {
     "emdash": "\u2014", "endash": "\u2013", "lquote": "\u2018", "rquote": "\u2019",
     "ldblquote": "\u201c", "rdblquote": "\u201d", "bullet": "\u2022",
 }  # fmt: skip
 _SYMBOLS = {"~": "\u00a0", "_": "\u2011", "\\": "\\", "{": "{", "}": "}"}
+# Code pages by the charset of a font.
 _CODE_PAGES = {
     128: 932, 129: 949, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255, 178: 1256,
     186: 1257, 204: 1251, 222: 874, 238: 1250,
 }  # fmt: skip
+# A font's number and charset in the font table.
 _FONT = re.compile(
     r"\\f(\d{1,9})(?!\d)[^{}\\;]*+(?:\\(?!fcharset|f\d)[^\\{};]*+)*+\\fcharset(\d{1,3})"
 )
-_MOST_SKIPPED = 100
+_MOST_SKIPPED = 100  # characters
 _PAGE = re.compile(r"\\ansicpg(\d{1,5})")
+# Revision numbers of Word.
 _REVISION = re.compile(r"\\(?:insrsid|charrsid|delrsid|rsid)\d++ ?+")
 
 
 class _State(NamedTuple):
-    """Of a group: what its text is read with."""
+    """How the text of a group is read."""
 
     silent: bool
-    skipped: int  # characters that stand for a letter by number, for older readers
+    skipped: int  # replacement characters after a letter by number, for older readers
     font: int
 
 
-def read(raw: bytes, options: Options) -> Document:
+def read(raw: bytes, options: ReadOptions) -> Document:
     if not raw.lstrip().startswith(b"{\\rtf"):
         raise DocumentError("it is no RTF: it does not begin with {\\rtf.")
-    text = raw.decode("latin-1")  # bytes by their number; their letters depend on the font
-    spans, segments = of_text(_Reader(text).spans())
+    text = raw.decode("latin-1")  # bytes as characters; the code page depends on the font
+    spans, segments = collect_segments(_RtfReader(text).spans())
 
     def write(translated: Sequence[Segment]) -> bytes:
-        return spliced(text, spans, translated).encode("latin-1")
+        return splice(text, spans, translated).encode("latin-1")
 
     return Document(segments, write)
 
 
-class _Reader:
+class _RtfReader:
     def __init__(self, text: str):
         self.text = text
         page = _PAGE.search(text)
         self._page = _codec(int(page[1]) if page else 1252)
         self._fonts = {int(font): int(charset) for font, charset in _FONT.findall(text)}
         self._items: list[tuple[int, int, str | Code]] = []
-        self._skip = 0  # characters still to be skipped behind a letter by number
-        self._high = ""  # the first half of a letter by two numbers
+        self._skip = 0  # replacement characters still to be skipped
+        self._high = ""  # first half of a surrogate pair
 
     def spans(self) -> Iterator[Span]:
         states = [_State(False, 1, -1)]
@@ -95,7 +105,7 @@ class _Reader:
                 if not states[-1].silent:
                     yield from self._close(state.silent, start, at)
             elif match["word"] == "bin":
-                # A negative count would lead back to this very word, again and again.
+                # A negative count would make the reader loop.
                 at += max(0, int(match["number"] or 0))
             elif state.silent:
                 continue
@@ -105,8 +115,9 @@ class _Reader:
                 yield from self._paragraph(state.skipped)
                 if match["word"] == "pard":
                     continue
+            # \uc sets how many replacement characters follow each letter.
             elif match["word"] == "uc":
-                states[-1] = state._replace(skipped=_within(match["number"] or "1"))
+                states[-1] = state._replace(skipped=_skipped_count(match["number"] or "1"))
                 self._add(start, at, Code(match[0], Kind.MARK))
             else:
                 if match["word"] == "f":
@@ -120,14 +131,17 @@ class _Reader:
         if match["text"] is not None or match["hex"]:
             raw = match[0]
             size = 4 if match["hex"] else 1
+            # Skip replacement characters, of which each byte in hexadecimal is one.
             cut = min(self._skip * size, len(raw))
             self._skip -= cut // size
             self._add(start, end, self._decoded(raw[cut:], state.font, bool(match["hex"])))
+        # Line ends in the file mean nothing.
         elif match["line"]:
             self._add(start, end, "")
         elif word == "u":
             unit = chr(int(match["number"] or 63) % 65536)
             self._skip = state.skipped
+            # The first half of a surrogate pair: wait for the second.
             if "\ud800" <= unit <= "\udbff":
                 self._high = unit
                 self._add(start, end, "")
@@ -145,7 +159,7 @@ class _Reader:
             self._control(match[0], start, end)
 
     def _control(self, raw: str, start: int, end: int) -> None:
-        """Formatting. Right behind a brace it is part of what the brace begins."""
+        """Add formatting; directly after a brace it is part of the start tag of the group."""
         last = self._items[-1] if self._items else (0, 0, "")
         if _is_group(last[2], Kind.OPEN) and last[1] == start:
             self._items.pop()
@@ -158,7 +172,7 @@ class _Reader:
             return ""
         data = bytes.fromhex(raw.replace("\\'", "")) if by_number else raw.encode("latin-1")
         charset = self._fonts.get(font, 0)
-        if charset == 2:  # symbols, which are no letters
+        if charset == 2:  # a symbol font
             return Code(raw)
         codec = _codec(_CODE_PAGES[charset]) if charset in _CODE_PAGES else self._page
         try:
@@ -170,7 +184,7 @@ class _Reader:
         self._items.append((start, end, item))
 
     def _close(self, silent: bool, start: int, end: int) -> Iterator[Span]:
-        """A group's end; one whose content is silent is one code."""
+        """End a group; one with a silent destination becomes one code."""
         if not silent:
             self._add(start, end, Code("}", Kind.CLOSE, "group"))
             return
@@ -182,7 +196,7 @@ class _Reader:
         yield from ()
 
     def _paragraph(self, skipped: int) -> Iterator[Span]:
-        """What came since the last end, from its first word to its last one."""
+        """Make a segment of the items since the last end, from the first word to the last."""
         items, self._items = self._items, []
         words = [
             i for i, (_, _, item) in enumerate(items) if isinstance(item, str) and item.strip()
@@ -190,8 +204,8 @@ class _Reader:
         if not words:
             return
         first, last = words[0], words[-1]
-        # a group that ends in the paragraph begins in it, too, where that is near
-        depth = low = 0
+        # Extend the range to the braces of groups that it cuts, where they are adjacent.
+        depth = low = 0  # the lowest depth counts the braces missing on the left
         for _, _, item in items[first : last + 1]:
             if isinstance(item, Code) and item.name == "group":
                 depth += 1 if item.kind is Kind.OPEN else -1
@@ -201,7 +215,7 @@ class _Reader:
         while depth > 0 and last + 1 < len(items) and _is_group(items[last + 1][2], Kind.CLOSE):
             last, depth = last + 1, depth - 1
         chosen = items[first : last + 1]
-        segment = made(_merged([item for _, _, item in chosen]))
+        segment = normalize(_merged([item for _, _, item in chosen]))
         if has_words(segment):
             yield Span(chosen[0][0], chosen[-1][1], segment, lambda s: _write(s, skipped))
 
@@ -211,30 +225,32 @@ def _is_group(item: str | Code, kind: Kind) -> bool:
 
 
 def _merged(items: list[str | Code]) -> list[str | Code]:
-    """Groups that follow each other with the same formatting are one: Word begins a new one for
-    what was typed in another sitting."""
+    """Join adjacent groups with the same formatting: Word begins a new one in every editing
+    session.
+    """
     merged: list[str | Code] = []
-    shapes: list[str] = []
-    ended = ""  # the shape of the group that ends right before
+    open_tags: list[str] = []
+    closed_tag = ""  # start tag of the group that ends directly before
     for item in items:
         if item == "":
             continue
-        shape = _REVISION.sub("", item.raw) if isinstance(item, Code) else ""
-        if _is_group(item, Kind.OPEN) and shape == ended != "{":
+        tag = _REVISION.sub("", item.raw) if isinstance(item, Code) else ""
+        if _is_group(item, Kind.OPEN) and tag == closed_tag != "{":
             merged.pop()
-            shapes.append(shape)
+            open_tags.append(tag)
         else:
             merged.append(item)
             if _is_group(item, Kind.OPEN):
-                shapes.append(shape)
-        ended = shapes.pop() if _is_group(item, Kind.CLOSE) and shapes else ""
+                open_tags.append(tag)
+        closed_tag = open_tags.pop() if _is_group(item, Kind.CLOSE) and open_tags else ""
     return merged
 
 
-def _within(number: str) -> int:
-    """How many characters stand for a letter: so many are written again for each letter.
+def _skipped_count(number: str) -> int:
+    """Return how many replacement characters follow a letter, within limits: a translation writes
+    as many for each letter.
 
-    >>> _within("2"), _within("-7"), _within("9999999999")
+    >>> _skipped_count("2"), _skipped_count("-7"), _skipped_count("9999999999")
     (2, 0, 100)
     """
     return min(max(0, int(number)), _MOST_SKIPPED)
@@ -258,7 +274,7 @@ def _write(segment: Segment, skipped: int) -> str:
         code = isinstance(item, Code) and not item.in_text
         piece = item.raw if isinstance(item, Code) else item
         piece = piece if code else escape(piece)
-        # a control word ends with a blank, which is no part of the text
+        # A blank ends a control word and is not part of the text.
         if pieces and not code and re.search(r"\\[A-Za-z]++(?:-?\d++)?+$", pieces[-1]):
             pieces.append(" ")
         pieces.append(piece)
@@ -275,5 +291,6 @@ def _letter(character: str, skipped: int) -> str:
     if character.isascii():
         return character
     data = character.encode("utf-16-le")
+    # RTF numbers are signed UTF-16 units.
     units = [int.from_bytes(data[i : i + 2], "little", signed=True) for i in range(0, len(data), 2)]
     return "".join(f"\\u{unit}" + ("?" * skipped or " ") for unit in units)

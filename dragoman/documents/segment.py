@@ -1,7 +1,7 @@
-"""A segment: the text of a paragraph, a heading or a message, with codes in it.
+"""A segment: the text of a paragraph, a heading or a message, with inline codes.
 
-A code is whatever must come back unchanged: a tag, a placeholder, a URL. Segments are tuples of
-texts and codes, in order. Readers make them from files, writers put translated ones back.
+A code must come back unchanged: a tag, a placeholder, a URL. A segment is a tuple of texts and
+codes, in order. Readers extract segments from files; writers put the translated ones back.
 """
 
 import re
@@ -12,9 +12,11 @@ from typing import NamedTuple, TypeAlias
 
 from dragoman.text.segments import NUMBERING, edges
 
+# An amount of money with a decimal or thousands separator, the sign on either side.
 _AMOUNT = re.compile(r"[€$£¥]\s?\d[\d.,]*[.,]\d|\d[.,]\d+\s?[€$£¥]")
 
-# In a table of contents: dots and the number of a page.
+# The dots (or underscores) and page number at the end of a line in a table of contents. All repeats
+# are possessive and bounded, so that a long row of dots cannot make the search quadratic.
 _LEADER = re.compile(
     r"\s{0,9}+(?:(?<!\.)\.{3,300}+|(?<!\.)(?<!\. )(?:\. ){3,150}+\.?+|(?<!…)…{1,300}+"
     r"|(?<!_)_{3,300}+)\s{0,9}+\d{0,5}+\s{0,9}+\Z"
@@ -23,16 +25,18 @@ _LONGEST_LEADER = 300
 
 
 class Kind(Enum):
-    OPEN = "open"  # begins an element that encloses text
+    OPEN = "open"  # start tag of an element that encloses text
     CLOSE = "close"
-    MARK = "mark"  # stands between words and says nothing: a line break, an anchor
-    WORD = "word"  # stands for words: a placeholder, a URL
-    BREAK = "break"  # what stands before and behind it is not one sentence
+    MARK = "mark"  # invisible: an anchor, an empty element
+    WORD = "word"  # read as a word: a placeholder, a URL
+    BREAK = "break"  # separates sentences: a line break, a tab
 
 
 class Code(NamedTuple):
-    """`raw` goes back as it is. `name` tells which ends belong to which beginnings. `in_text`: it
-    was found in the text, and is escaped as text is where the format needs that."""
+    """An inline code. `raw` is its source text; `name` pairs start and end tags.
+
+    `in_text` marks a code found inside text, which is escaped like text where the format needs it.
+    """
 
     raw: str
     kind: Kind = Kind.WORD
@@ -53,48 +57,49 @@ def is_sequential(code: Code) -> bool:
     return bool(_SEQUENTIAL.search(code.raw.replace("%%", "")))
 
 
-def made(items: Iterable[str | Code]) -> Segment:
-    """A segment without empty texts and neighbouring texts, its elements nested.
+def normalize(items: Iterable[str | Code]) -> Segment:
+    """Build a segment: join adjacent texts, drop empty ones, and make elements well nested.
 
-    An opening code without its end, or an end without a beginning, becomes a mark.
+    A start tag without an end, or an end without a start, becomes a mark.
 
-    >>> made(["a", "b", Code("</i>", Kind.CLOSE)])
+    >>> normalize(["a", "b", Code("</i>", Kind.CLOSE)])
     ('ab', Code(raw='</i>', kind=<Kind.MARK: 'mark'>, name='', in_text=False))
     """
     joined: list[str | Code] = []
-    text: list[str] = []  # neighbouring texts, which are joined at once
-    opened: list[tuple[str, int]] = []  # names and places
-    waiting: Counter[str] = Counter()  # the same names, counted
+    text: list[str] = []  # adjacent texts, joined in one step to stay linear
+    opened: list[tuple[str, int]] = []  # name and index in `joined` of each open start tag
+    # The same names counted: an end without a start must not search the whole stack.
+    open_count: Counter[str] = Counter()
     for item in items:
         if isinstance(item, str):
             text.append(item)
             continue
-        if whole := "".join(text):
-            joined.append(whole)
+        if text_before := "".join(text):
+            joined.append(text_before)
         text.clear()
         if item.kind is Kind.OPEN:
             opened.append((item.name, len(joined)))
-            waiting[item.name] += 1
-        elif item.kind is Kind.CLOSE and waiting[item.name]:
-            for name, place in _popped(opened, item.name):
-                waiting[name] -= 1
+            open_count[item.name] += 1
+        elif item.kind is Kind.CLOSE and open_count[item.name]:
+            for name, index in _popped(opened, item.name):
+                open_count[name] -= 1
                 if name != item.name:
-                    joined[place] = _mark(joined[place])
+                    joined[index] = _mark(joined[index])
         elif item.kind is Kind.CLOSE:
             item = item.as_mark()
         joined.append(item)
-    if whole := "".join(text):
-        joined.append(whole)
-    for _, place in opened:
-        joined[place] = _mark(joined[place])
+    if text_before := "".join(text):
+        joined.append(text_before)
+    for _, index in opened:
+        joined[index] = _mark(joined[index])
     return tuple(joined)
 
 
-def _popped(opened: list[tuple[str, int]], upto: str) -> Iterator[tuple[str, int]]:
-    """What ends where the element of this name ends: it, and what was opened in it."""
+def _popped(opened: list[tuple[str, int]], name: str) -> Iterator[tuple[str, int]]:
+    """Pop and yield the open tags up to and including the one named `upto`."""
     while opened:
-        yield (last := opened.pop())
-        if last[0] == upto:
+        yield (tag := opened.pop())
+        if tag[0] == name:
             return
 
 
@@ -102,8 +107,8 @@ def _mark(item: str | Code) -> str | Code:
     return item.as_mark() if isinstance(item, Code) else item
 
 
-def written(segment: Segment, escape: Callable[[str], str] = str) -> str:
-    """A segment as it stands in a file; `escape` is the format's way to write text."""
+def serialize(segment: Segment, escape: Callable[[str], str] = str) -> str:
+    """Return a segment as text of a file; `escape` is the format's way to write text."""
     return "".join(
         escape(item) if isinstance(item, str) else escape(item.raw) if item.in_text else item.raw
         for item in segment
@@ -114,8 +119,8 @@ def texts(segment: Segment) -> Iterator[str]:
     return (item for item in segment if isinstance(item, str))
 
 
-def shown(segment: Segment) -> str:
-    """The text without its codes."""
+def plain_text(segment: Segment) -> str:
+    """Return the text without its codes."""
     return "".join(texts(segment))
 
 
@@ -124,8 +129,8 @@ def codes(segment: Segment) -> Iterator[Code]:
 
 
 def has_words(segment: Segment) -> bool:
-    """Whether there is anything to translate: a letter, or an amount of money, which languages
-    write differently.
+    """True if there is anything to translate: a letter, or an amount of money, which languages
+    format differently.
 
     >>> has_words(("€ 12.50",)), has_words(("12.50",)), has_words(("$1",))
     (True, False, False)
@@ -137,54 +142,69 @@ def has_words(segment: Segment) -> bool:
 
 
 def same_structure(before: Segment, after: Segment) -> bool:
-    """Whether a translation has all codes of its source, each once, in the same elements.
+    """True if a translation has every code of its source exactly once, in the same elements.
 
-    Elements may change places, and so may placeholders that say which argument they want.
+    Elements may be reordered, and so may placeholders that name their argument. Placeholders that
+    take the next argument must keep their order.
     """
-    ours, theirs = _places(before), _places(after)
-    if ours is None or theirs is None or Counter(ours) != Counter(theirs):
+    source_places, target_places = _places(before), _places(after)
+    if (
+        source_places is None
+        or target_places is None
+        or Counter(source_places) != Counter(target_places)
+    ):
         return False
+    # Compare the order of placeholders that take the next argument.
     sequential = [[code for code in codes(s) if is_sequential(code)] for s in (before, after)]
     return sequential[0] == sequential[1]
 
 
 def _places(segment: Segment) -> list[tuple[Code, int]] | None:
-    """Each code with the element that it stands in, as a hash of the path to it; None: not
-    nested."""
+    """Return each code with a hash of the path of elements around it; None if not well nested."""
+    # Hashing the path incrementally keeps deep nesting linear; storing it would be quadratic.
     path = [hash(())]
-    found = []
+    places = []
     for code in codes(segment):
         if code.kind is Kind.CLOSE:
             if len(path) == 1:
                 return None
             path.pop()
-        found.append((code, path[-1]))
+        places.append((code, path[-1]))
         if code.kind is Kind.OPEN:
             path.append(hash((path[-1], code.raw)))
-    return found if len(path) == 1 else None
+    return places if len(path) == 1 else None
 
 
-def trimmed(segment: Segment) -> tuple[Segment, Segment, Segment]:
-    """White space, marks and numbering before and behind what is to be translated, and that in the
-    middle."""
+def strip_edges(segment: Segment) -> tuple[Segment, Segment, Segment]:
+    """Split a segment into its leading edge, the part to translate, and its trailing edge.
+
+    Edges are white space, marks, numbering such as "3.2" or a bullet, and the dots and page number
+    of a table of contents.
+    """
     start, end = 0, len(segment)
+    # Whole items first, then the edges of the first and last text.
     while start < end and _is_edge(segment[start]):
         start += 1
     while end > start and _is_edge(segment[end - 1]):
         end -= 1
     before, inner, after = segment[:start], segment[start:end], segment[end:]
     if inner and isinstance(inner[0], str):
-        blank, *_ = edges(inner[0])
-        if numbering := NUMBERING.match(inner[0], len(blank)):
-            blank += numbering[0]
-        before, inner = (*before, blank), (inner[0][len(blank) :], *inner[1:])
+        edge, *_ = edges(inner[0])
+        if numbering := NUMBERING.match(inner[0], len(edge)):
+            edge += numbering[0]
+        before, inner = (*before, edge), (inner[0][len(edge) :], *inner[1:])
     if inner and isinstance(inner[-1], str):
-        *_, blank = edges(inner[-1])
+        *_, edge = edges(inner[-1])
         if leader := _LEADER.search(inner[-1][-_LONGEST_LEADER:]):
-            blank = leader[0]
-        core = inner[-1][: len(inner[-1]) - len(blank)]
-        inner, after = (*inner[:-1], core), (blank, *after)
-    return made(before), inner, made(after)
+            edge = leader[0]
+        core = inner[-1][: len(inner[-1]) - len(edge)]
+        inner, after = (*inner[:-1], core), (edge, *after)
+    return normalize(before), inner, normalize(after)
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text; for tables of tag and command names."""
+    return frozenset(text.split())
 
 
 def _is_edge(item: str | Code) -> bool:

@@ -1,17 +1,19 @@
 """LaTeX: paragraphs, titles, captions, items and footnotes.
 
-Only what is known to be prose is translated. The preamble, math, listings, and every other command
-with its arguments are codes. A comment ends a paragraph.
+Only known prose is translated. The preamble, math, listings, and every other command with its
+arguments are codes. A comment ends a paragraph.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
-from dragoman.documents.document import Document, Options, Span, text_document
-from dragoman.documents.light import unwrapped
-from dragoman.documents.segment import Code, Kind, Segment, has_words, made
+from dragoman.documents.document import Document, ReadOptions, Span, block_spans, text_document
+from dragoman.documents.line_markup import unwrap
+from dragoman.documents.segment import Code, Kind, Segment, word_set
 
+# A command with its delimiters, a character written as a command, or a separator. The order
+# matters: an accent would otherwise be a command, and a listing or a formula would be split.
 _TOKEN = re.compile(
     r"(?P<comment>(?:^[ \t]*+)?%[^\n]*+\n?+[ \t]*+)"
     r"|(?P<verbatim>\\(?:verb|lstinline)\*?+(?P<mark>[^\s\w*{])[^\n]{0,500}?(?P=mark))"
@@ -27,33 +29,32 @@ _TOKEN = re.compile(
     r"|(?P<open>\{)|(?P<close>\})|(?P<blank>\n[ \t]*+\n\s*+)|(?P<tie>~)|(?P<sign>[_^#$])",
     re.S | re.M,
 )
-# Environments that hold no prose, up to their end.
+# Environments without prose: skipped up to their end.
 _KEPT = re.compile(
     r"verbatim|lstlisting|minted|Verbatim|comment|equation|align|gather|multline|eqnarray|math"
     r"|displaymath|tikz|pgf|picture|algorithm|filecontents|thebibliography|array|alltt|code|IEEEeqn"
     r"|flalign|alignat|prooftree|mathpar|forest|asy|luacode|dcases|cases|subequations|split|CD$"
 )
-# Commands whose argument is a text of its own
-_BLOCKS_LISTED = (
+# Commands whose argument is a text of its own.
+_BLOCKS = word_set(
     "part chapter section subsection subsubsection paragraph subparagraph title subtitle "
     "caption frametitle framesubtitle footnote footnotetext thanks marginpar captionof"
 )
-_BLOCKS = frozenset(_BLOCKS_LISTED.split())
-_INLINE = frozenset(  # commands around words of a sentence
-    [
-        *("emph", "textbf", "textit", "textsl", "textsc", "textsf", "textrm", "textup", "textmd"),
-        *("underline", "uline", "textnormal", "enquote", "textquote", "mbox", "text", "alert"),
-    ]
+# Commands around words of a sentence.
+_INLINE = word_set(
+    "emph textbf textit textsl textsc textsf textrm textup textmd underline uline textnormal "
+    "enquote textquote mbox text alert"
 )
-# Commands that stand between paragraphs
-_ENDS_LISTED = (
+# Commands between paragraphs.
+_ENDS = word_set(
     "par item endinput newpage clearpage cleardoublepage maketitle tableofcontents hline "
     "toprule midrule bottomrule centering appendix medskip bigskip smallskip vspace noindent "
     "input include label bibliography newline includegraphics vfill cline cmidrule pagebreak "
     "def newcommand renewcommand newtheorem usepackage documentclass setlength let index"
 )
-_ENDS = frozenset(_ENDS_LISTED.split())
-_FONTS = frozenset(["bf", "it", "em", "sl", "sc", "tt", "sf", "rm", "bfseries", "itshape", "small"])
+# Commands that change the font up to the end of their group.
+_FONTS = word_set("bf it em sl sc tt sf rm bfseries itshape small")
+# Combining characters by accent command.
 _ACCENTS = {
     "`": "\u0300", "'": "\u0301", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304",
     ".": "\u0307", "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328",
@@ -65,25 +66,25 @@ _LETTERS = {
 }  # fmt: skip
 _BY_MARK = {mark: command for command, mark in _ACCENTS.items()}
 _BY_LETTER = {letter: command for command, letter in _LETTERS.items()}
+# Characters that LaTeX writes as ligatures or commands.
 _QUOTES = {"\u201c": "``", "\u201d": "''", "\u201e": ",,", "\u2018": "`", "\u2019": "'",
            "\u2013": "--", "\u2014": "---", "\u00a0": "~", "\u2026": "\\dots{}"}  # fmt: skip
 _SPECIAL = re.compile(r"[%&#_${}]")
 _INPUT_ENCODING = re.compile(rb"\\usepackage\[([\w-]+)\]\{inputenc\}")
 _PYTHON_NAMES = {"ansinew": "cp1252", "applemac": "mac-roman", "latin9": "iso8859-15"}
-
-
 _LONGEST_ARGUMENT = 20_000  # characters
-_DEEPEST = 20  # footnotes in footnotes, and the like
+_DEEPEST = 20  # levels of nested text arguments, such as footnotes in footnotes
+_MOST_IN_NOTE = 20  # spans of a footnote that is translated inside its sentence
 
 
-def read(raw: bytes, options: Options) -> Document:
+def read(raw: bytes, options: ReadOptions) -> Document:
     declared = _INPUT_ENCODING.search(raw)
     name = declared[1].decode() if declared else ""
     return text_document(raw, options, find_spans, encoding=_PYTHON_NAMES.get(name, name))
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
-    reader = _Reader(text)
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
+    reader = _TexReader(text)
     begin = text.find("\\begin{document}")
     end = text.find("\\end{document}")
     reader.read(max(begin, 0), end if end >= 0 else len(text))
@@ -92,29 +93,29 @@ def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
     return iter(reader.spans)
 
 
-class _Reader:
-    def __init__(self, text: str, outer: "_Reader | None" = None):
+class _TexReader:
+    def __init__(self, text: str, outer: "_TexReader | None" = None):
         self.text = text
         self._closings: dict[int, int] = outer._closings if outer else _closings(text)
         self._depth: int = outer._depth + 1 if outer else 0
         self.spans: list[Span] = []
         self._items: list[tuple[int, int, str | Code]] = []
-        self._notes: dict[int, list[Span]] = {}  # footnotes, by where they begin
+        self._notes: list[Span] = []  # spans of the footnotes in the current paragraph
 
     def titles(self, end: int) -> None:
-        """Of the preamble, its title alone."""
+        """Find the title, the only prose of the preamble."""
         for match in re.finditer(r"\\(?:sub)?title\s*+\{", self.text[:end]):
             close = self._closing(match.end() - 1)
             if close < end and "\\title" not in self.text[match.end() : close]:
                 self._inside(match.end(), close)
 
     def _closing(self, at: int) -> int:
-        """Where a brace or bracket ends; the length of the text, if nowhere near."""
+        """Return the end of a brace or bracket; the length of the text if it is too far away."""
         close = self._closings.get(at, len(self.text))
         return close if close - at <= _LONGEST_ARGUMENT else len(self.text)
 
     def read(self, at: int, end: int) -> None:
-        """All paragraphs of a part of the text."""
+        """Find all paragraphs in a range of the text."""
         while match := _TOKEN.search(self.text, at, end):
             self._add(at, match.start(), self.text[at : match.start()])
             at = max(match.end(), self._token(match, end))
@@ -122,7 +123,7 @@ class _Reader:
         self._paragraph()
 
     def _token(self, match: re.Match[str], end: int) -> int:
-        """Adds a token, or ends the paragraph; returns where to go on."""
+        """Add a token or end the paragraph; return where to continue."""
         start, stop = match.span()
         raw = match[0]
         match match.lastgroup:
@@ -153,13 +154,14 @@ class _Reader:
         return stop
 
     def _environment(self, name: str, at: int, end: int) -> int:
+        # Names with a star or a suffix, such as align*, match as well.
         if _KEPT.match(name):
             close = self.text.find(f"\\end{{{name}}}", at, end)
             return end if close < 0 else close
         return self._arguments(at, end)
 
     def _arguments(self, at: int, end: int) -> int:
-        """Behind all that follows in brackets and braces."""
+        """Return the end of all following arguments in brackets and braces."""
         while at < end and self.text[at] in "[{":
             close = self._closing(at)
             if close >= end:
@@ -184,79 +186,52 @@ class _Reader:
             self._add(first, at, Code(self.text[first:at], Kind.OPEN, "group"))
             return at
         if name in _BLOCKS and close < end and self._depth < _DEEPEST:
-            inner = _Reader(self.text, self)
+            inner = _TexReader(self.text, self)
             inner.read(opening + 1, close)
-            if name in ("footnote", "thanks", "marginpar") and len(inner.spans) < 20:
-                self._note(start, close + 1, inner.spans)
+            if name in ("footnote", "thanks", "marginpar") and len(inner.spans) < _MOST_IN_NOTE:
+                # A footnote is a mark in its sentence, with texts of its own.
+                self._add(start, close + 1, Code(self.text[start : close + 1], Kind.MARK, "note"))
+                self._notes += inner.spans
             else:
                 self._paragraph()
                 self.spans += inner.spans
             return close + 1
-        behind = self._arguments(at, end)
+        # An unknown command is a code with all of its arguments: they may not be prose.
+        after = self._arguments(at, end)
         if name in _ENDS:
             self._paragraph()
         else:
             kind = Kind.WORD if name.isalpha() else Kind.MARK
-            self._add(start, behind, Code(self.text[start:behind], kind))
-        return behind
-
-    def _note(self, start: int, end: int, spans: list[Span]) -> None:
-        """A footnote: a mark in its sentence, with texts of its own in it."""
-        self._items.append((start, end, Code(self.text[start:end], Kind.MARK, "note")))
-        self._notes[start] = spans
+            self._add(start, after, Code(self.text[start:after], kind))
+        return after
 
     def _add(self, start: int, end: int, item: str | Code) -> None:
         if start < end:
             self._items.append((start, end, item))
 
     def _inside(self, start: int, end: int) -> None:
-        reader = _Reader(self.text, self)
+        reader = _TexReader(self.text, self)
         reader.read(start, end)
         self.spans += reader.spans
 
     def _paragraph(self) -> None:
-        """What came since the last end is a segment, without blanks and codes at its ends."""
+        """Make a segment of the items since the last end, without blanks and codes at its ends."""
         items, self._items = self._items, []
-        notes, self._notes = self._notes, {}
-        while items and _is_outside(items[0][2]):
-            self.spans += notes.pop(items.pop(0)[0], [])
-        while items and _is_outside(items[-1][2]):
-            self.spans += notes.pop(items.pop()[0], [])
-        if not items:
-            return
-        segment = made(unwrapped(i) if isinstance(i, str) else i for _, _, i in items)
-        if not has_words(segment):
-            for spans in notes.values():
-                self.spans += spans
-            return
-        start, end = items[0][0], items[-1][1]
-        inner = tuple(
-            (self.text[first:stop], span._replace(start=span.start - first, end=span.end - first))
-            for first, stop, item in items
-            for span in notes.get(first, [])
-        )
-        raw = self.text[start:end]
-        before, after = raw[: len(raw) - len(raw.lstrip())], raw[len(raw.rstrip()) :]
+        notes, self._notes = self._notes, []
         ascii_only = self.text.isascii()
-        self.spans.append(
-            Span(
-                start, end, segment, lambda s: before + _write(s, ascii_only).strip() + after, inner
-            )
+        self.spans += block_spans(
+            self.text, items, notes, (Kind.MARK, Kind.WORD), unwrap, lambda s: _write(s, ascii_only)
         )
-
-
-def _is_outside(item: str | Code) -> bool:
-    if isinstance(item, str):
-        return not item.strip()
-    return item.kind in (Kind.MARK, Kind.WORD)
 
 
 def _closings(text: str) -> dict[int, int]:
-    """Where each brace and bracket ends, found in one go. A bracket ends at the next one that is in
-    no other braces."""
-    found: dict[int, int] = {}
+    """Return the end of each brace and bracket, found in one pass.
+
+    A bracket ends at the next closing one at the same depth of braces.
+    """
+    closings: dict[int, int] = {}
     braces: list[int] = []
-    brackets: list[list[int]] = [[]]  # open ones, by how deep they are in braces
+    brackets: list[list[int]] = [[]]  # open ones, by depth of braces
     for match in re.finditer(r"\\.|[{}\[\]]|%[^\n]*+", text, re.S):
         at = match.start()
         match match[0]:
@@ -264,14 +239,14 @@ def _closings(text: str) -> dict[int, int]:
                 braces.append(at)
                 brackets.append([])
             case "}" if braces:
-                found[braces.pop()] = at
+                closings[braces.pop()] = at
                 brackets.pop()
             case "[":
                 brackets[-1].append(at)
             case "]":
-                found.update(dict.fromkeys(brackets[-1], at))
+                closings.update(dict.fromkeys(brackets[-1], at))
                 brackets[-1].clear()
-    return found
+    return closings
 
 
 def _write(segment: Segment, ascii_only: bool) -> str:
@@ -286,7 +261,7 @@ def _write(segment: Segment, ascii_only: bool) -> str:
         code = isinstance(item, Code) and not item.in_text
         piece = item.raw if isinstance(item, Code) else item
         piece = piece if code else escape(piece)
-        # a command's name ends where something else than a letter follows
+        # The name of a command ends before the first character that is not a letter.
         if pieces and not code and piece[:1].isalpha() and re.search(r"\\[A-Za-z@]++$", pieces[-1]):
             pieces.append("{}")
         pieces.append(piece)
@@ -294,7 +269,8 @@ def _write(segment: Segment, ascii_only: bool) -> str:
 
 
 def _accented(character: str) -> str:
-    """
+    """Write a character as a command of LaTeX, if there is one.
+
     >>> _accented("ü"), _accented("ß"), _accented("犬")
     ('\\\\"{u}', '{\\\\ss}', '犬')
     """

@@ -1,52 +1,51 @@
 """HTML, also inside EPUB and Markdown: blocks are segments, inline elements are codes.
 
-Python's own parser reads it, as forgiving as a browser; it tells where each tag stands, and only
-text and a few attributes are replaced. Nothing is translated in `script`, `style`, `pre`, `code`
-and the like, nor where `translate="no"` or class `notranslate` say so.
+Python's own parser reads it, as tolerant as a browser. Only text and a few attributes are replaced,
+at the offsets that the parser reports. Nothing is translated in `script`, `style`, `pre`, `code`
+and the like, nor where `translate="no"` or class `notranslate` forbid it.
 """
 
 import html
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 
-from dragoman.documents.document import Document, Options, Span, as_reference, text_document
+from dragoman.documents.document import (
+    BY_REFERENCE,
+    Document,
+    ReadOptions,
+    Span,
+    block_spans,
+    text_document,
+)
 from dragoman.documents.protect import VOID
-from dragoman.documents.segment import Code, Kind, Segment, has_words, made, written
+from dragoman.documents.segment import Code, Kind, has_words, word_set
+from dragoman.documents.xml_tree import write_attribute, xml_writer
 
-INLINE = frozenset(
-    [
-        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em"),
-        *("font", "i", "img", "ins", "label", "mark", "nobr", "q", "rp", "rt", "ruby", "s"),
-        *("small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr"),
-    ]
+INLINE = word_set(
+    "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark nobr q rp rt ruby "
+    "s small span strike strong sub sup time tt u wbr"
 )
-# One word of the sentence around it: never translated, and never taken out of its sentence.
-KEPT = frozenset(["code", "kbd", "samp", "var", "math", "svg"])
-SILENT = frozenset(
-    ["script", "style", "pre", "textarea", "noscript", "template", "object", "iframe", "canvas"]
-)
-BREAKS = frozenset(["br"])
-ATTRIBUTES = frozenset(["alt", "title", "placeholder", "aria-label", "summary", "label"])
+# Elements that are a word of the sentence around them, and never translated.
+KEPT = word_set("code kbd samp var math svg")
+# Elements whose content is never translated.
+SILENT = word_set("script style pre textarea noscript template object iframe canvas")
+BREAKS = word_set("br")
+ATTRIBUTES = word_set("alt title placeholder aria-label summary label")
 _CONTENT = ("description", "keywords", "og:title", "og:description", "twitter:title")
 _ROOT = re.compile(r"<html\s[^<>]*>", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*["']?)[\w-]+(["']?)""", re.IGNORECASE)
-MOST_ENDLESS_TAGS = 100  # what looks like a tag behind these is text
+MOST_ENDLESS_TAGS = 100  # tags without an end; after them, the rest of the file is text
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _ATTRIBUTE = re.compile(r"""(?<![^\s"'<>/=])([^\s"'<>/=]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""")
 
 
-def escape(text: str) -> str:
-    return html.escape(text, quote=False)
-
-
-def read(raw: bytes, options: Options) -> Document:
-    return text_document(raw, options, find_spans, as_reference, name_language)
+def read(raw: bytes, options: ReadOptions) -> Document:
+    return text_document(raw, options, find_spans, BY_REFERENCE, name_language)
 
 
 def name_language(text: str, language: str) -> str:
-    """A page whose root says that it is in this language, if it says which it is in.
+    """Set the language at the root of a page, if it states one.
 
     >>> name_language("<html class='a' lang='en-US'><p lang='fr'>", "de")
     "<html class='a' lang='de'><p lang='fr'>"
@@ -58,33 +57,33 @@ def name_language(text: str, language: str) -> str:
     return text[: root.start()] + tag + text[root.end() :]
 
 
-def find_spans(text: str, options: Options = Options()) -> Iterator[Span]:
-    reader = _Reader(text)
-    # Behind the last ">" no tag ends, and the parser would look for the end of each.
+def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
+    reader = _PageReader(text)
+    # No tag ends after the last ">", but the parser would search for the end of each "<".
     last = text.rfind(">") + 1
     reader.feed(text[:last] + text[last:].replace("<", "\0"))
     reader.close()
-    reader.end_block(len(text))
+    reader.end_block()
     yield from reader.spans
 
 
-class _Reader(HTMLParser):
-    """Collects what stands between two ends of blocks."""
+class _PageReader(HTMLParser):
+    """Collects the texts and codes of a block, and ends it as a segment."""
 
     def __init__(self, text: str):
         super().__init__(convert_charrefs=False)
         self.text = text
         self.spans: list[Span] = []
+        # The parser reports lines and columns; spans need offsets.
         self._line_starts = [0, *(found.end() for found in re.finditer("\n", text))]
-        self._block: list[tuple[int, int, str | Code]] = []  # places in the text, and the items
+        self._block: list[tuple[int, int, str | Code]] = []  # offsets and items
         self._inner: list[Span] = []  # attributes of inline elements
-        # elements that keep their content: how deep we are in the outermost one, its name, where
-        # it begins
+        # The outermost element whose content is kept: its nesting depth, name and start.
         self._depth = 0
         self._silent = ""
         self._silent_start = 0
         self._kept = False
-        self._endless: dict[str, int] = {}  # where the first of a kind stands that has no end
+        self._endless: dict[str, int] = {}  # first offset of each kind without an end
         self._endless_tags = 0
 
     def parse_comment(self, i: int, report: bool = True) -> int:
@@ -94,17 +93,23 @@ class _Reader(HTMLParser):
         return self._ended(self.rawdata[i : i + 9], super().parse_marked_section, i)
 
     def _ended(self, kind: str, parse: Callable[[int], int], i: int) -> int:
-        """Where one ends; -1: nowhere, and then no later one of its kind does either."""
-        place = len(self.text) - len(self.rawdata) + i
-        if place >= self._endless.get(kind, len(self.text)):
+        """Return the end of a comment or section, or -1.
+
+        If one has no end, no later one of its kind has, so the rest of the file is searched only
+        once.
+        """
+        offset = len(self.text) - len(self.rawdata) + i
+        if offset >= self._endless.get(kind, len(self.text)):
             return -1
         end = parse(i)
         if end < 0:
-            self._endless[kind] = place
+            self._endless[kind] = offset
         return end
 
     def check_for_whole_start_tag(self, i: int) -> int:
-        """Quotation marks that do not close may run through all of the text, from each tag."""
+        """Limit the search for the ends of tags: unclosed quotes make each search run to the end of
+        the file.
+        """
         if self._endless_tags > MOST_ENDLESS_TAGS:
             return -1
         end = super().check_for_whole_start_tag(i)
@@ -121,15 +126,16 @@ class _Reader(HTMLParser):
         if self._silent:
             self._depth += tag == self._silent
             return
-        given = dict(attrs)
-        self._attributes(tag, given, raw, start)
-        refused = given.get("translate") == "no" or "notranslate" in (given.get("class") or "")
+        named = dict(attrs)
+        self._attributes(tag, named, raw, start)
+        refused = named.get("translate") == "no" or "notranslate" in (named.get("class") or "")
         if (refused or tag in SILENT or tag in KEPT) and tag not in VOID:
+            # Count nested tags of the same name up to the matching end.
             self._silent, self._depth = tag, 1
             self._silent_start = start
             self._kept = tag in KEPT or (refused and tag in INLINE)
             if not self._kept:
-                self.end_block(start)
+                self.end_block()
             return
         self._tag(tag, raw, start, Kind.MARK if tag in VOID else Kind.OPEN)
 
@@ -160,7 +166,7 @@ class _Reader(HTMLParser):
         elif tag in INLINE:
             self._add(start, start + len(raw), Code(raw, kind, tag))
         else:
-            self.end_block(start)
+            self.end_block()
 
     def handle_data(self, data: str) -> None:
         if not self._silent:
@@ -183,17 +189,18 @@ class _Reader(HTMLParser):
 
     def handle_comment(self, data: str) -> None:
         start = self._here()
+        # "<!--" for comments, "<!" for other declarations.
         start += 4 if self.text.startswith("<!--", start) else 2
         self._as_mark(self.text.find(">", start + len(data)) + 1)
 
     def handle_decl(self, decl: str) -> None:
-        self.end_block(self._here())
+        self.end_block()
 
     def handle_pi(self, data: str) -> None:
-        self.end_block(self._here())
+        self.end_block()
 
     def unknown_decl(self, data: str) -> None:
-        self.end_block(self._here())
+        self.end_block()
 
     def _as_mark(self, end: int) -> None:
         start = self._here()
@@ -201,74 +208,37 @@ class _Reader(HTMLParser):
             self._add(start, end, Code(self.text[start:end], Kind.MARK))
 
     def _add(self, start: int, end: int, item: str | Code) -> None:
-        # What the parser left out (a stray "<", say) must not be lost between two items.
+        # The parser skips text such as a stray "<", which must not be lost between two items.
         if self._block and self._block[-1][1] < start:
             last = self._block[-1][1]
             self._block.append((last, start, Code(self.text[last:start], Kind.MARK)))
         self._block.append((start, end, item))
 
-    def end_block(self, at: int) -> None:
-        """What came since the last end is a segment, without the marks and breaks around it."""
+    def end_block(self) -> None:
+        """Make a segment of the items since the last end, without marks and breaks around it."""
         block, self._block = self._block, []
         inner, self._inner = self._inner, []
-        first, last = 0, len(block)
-        while first < last and _is_outside(block[first][2]):
-            first += 1
-        while last > first and _is_outside(block[last - 1][2]):
-            last -= 1
-        block = block[first:last]
-        segment = made(i if isinstance(i, Code) else _BLANK.sub(" ", i) for _, _, i in block)
-        if not has_words(segment):
-            self.spans += inner
-            return
-        start, end = block[0][0], block[-1][1]
-        self.spans += [span for span in inner if not start <= span.start < end]
-        within = []
-        places = [place for place, _, _ in block]
-        for span in inner:
-            place, stop, item = block[max(0, bisect_right(places, span.start) - 1)]
-            if isinstance(item, Code) and place <= span.start < stop:
-                moved = span._replace(start=span.start - place, end=span.end - place)
-                within.append((item.raw, moved))
-        write = _write_like(self.text[start:end])
-        self.spans.append(Span(start, end, segment, write, tuple(within)))
+        edges = (Kind.MARK, Kind.BREAK)
+        self.spans += block_spans(self.text, block, inner, edges, _collapse, xml_writer())
 
-    def _attributes(self, tag: str, given: dict[str, str | None], raw: str, start: int) -> None:
-        """Attributes that people read."""
-        shown = set(ATTRIBUTES)
-        if tag == "meta" and (given.get("name") or given.get("property") or "") in _CONTENT:
-            shown.add("content")
-        if tag == "input" and given.get("type") in ("submit", "button", "reset"):
-            shown.add("value")
-        values = {found[1].lower(): found for found in _ATTRIBUTE.finditer(raw)}
-        for name, found in values.items():
-            if name not in shown:
+    def _attributes(self, tag: str, named: dict[str, str | None], raw: str, start: int) -> None:
+        """Find the attributes that are shown to readers."""
+        names = set(ATTRIBUTES)
+        if tag == "meta" and (named.get("name") or named.get("property") or "") in _CONTENT:
+            names.add("content")
+        if tag == "input" and named.get("type") in ("submit", "button", "reset"):
+            names.add("value")
+        values = {match[1].lower(): match for match in _ATTRIBUTE.finditer(raw)}
+        for name, match in values.items():
+            if name not in names:
                 continue
-            group = 3 if found[2] is None else 2
-            segment = (html.unescape(found[group]),)
-            place = found.span(group)
-            span = Span(start + place[0], start + place[1], segment, _written_attribute)
+            group = 3 if match[2] is None else 2
+            segment = (html.unescape(match[group]),)
+            value = match.span(group)
+            span = Span(start + value[0], start + value[1], segment, write_attribute)
             if has_words(segment):
                 (self._inner if tag in INLINE else self.spans).append(span)
 
 
-def _written_attribute(segment: Segment) -> str:
-    return written(segment, html.escape)
-
-
-def _is_outside(item: str | Code) -> bool:
-    """At the end of a block: no part of what is translated."""
-    if isinstance(item, str):
-        return not item.strip()
-    return item.kind in (Kind.MARK, Kind.BREAK)
-
-
-def _write_like(raw: str) -> Callable[[Segment], str]:
-    """White space at the ends as it was."""
-    before = raw[: len(raw) - len(raw.lstrip())]
-    after = raw[len(raw.rstrip()) :]
-
-    def write(segment: Segment) -> str:
-        return before + written(segment, escape).strip() + after
-
-    return write
+def _collapse(text: str) -> str:
+    return _BLANK.sub(" ", text)

@@ -1,110 +1,94 @@
-"""Texts in XML: XLIFF 1.2 and 2.0, Qt's ts, the strings of Android and .NET, and SVG."""
+"""Messages in XML: XLIFF 1.2 and 2.0, Qt's ts, the strings of Android and .NET; and SVG."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 
 from dragoman.documents.document import (
+    BY_REFERENCE,
     Document,
     DocumentError,
-    Options,
+    ReadOptions,
     Span,
-    as_reference,
+    escape,
+    keep_edges,
     text_document,
+    unescape,
 )
-from dragoman.documents.segment import Code, Kind, Segment, made, written
-from dragoman.documents.xml import Element, Text, escape, parsed
+from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize, word_set
+from dragoman.documents.xml_tree import (
+    Element,
+    Text,
+    escape_xml,
+    inline_items,
+    parse_xml,
+    xml_writer,
+)
 
-# XLIFF's inline elements. A pair encloses text; the others stand for codes of the original file.
-_PAIRS = frozenset(["g", "pc", "mrk"])
-_BEGINS = frozenset(["bpt", "bx", "sc"])
-_ENDS = frozenset(["ept", "ex", "ec"])
-
-
+# XLIFF's inline elements. Pairs enclose text; the others are start and end codes of the original.
+_PAIRS = word_set("g pc mrk")
+_BEGINS = word_set("bpt bx sc")
+_ENDS = word_set("ept ex ec")
 _TARGET = re.compile(r"""\s(?:target-language|trgLang)\s*=\s*(?:"[^"]*"|'[^']*')""")
 
 
 def name_target(text: str, language: str) -> str:
-    """An XLIFF file that names its target language: version 1.2 in each `file`, version 2 once."""
-    root = parsed(text)
-    second = root.attributes.get("version", "").startswith("2")
-    name = "trgLang" if second else "target-language"
-    named = [root] if second else [e for e in root.walk() if _local(e.name) == "file"]
+    """Set the target language of an XLIFF file: in each `file` in version 1.2, at the root in
+    version 2.
+    """
+    root = parse_xml(text)
+    is_version_2 = root.attributes.get("version", "").startswith("2")
+    name = "trgLang" if is_version_2 else "target-language"
+    elements = [root] if is_version_2 else [e for e in root.walk() if e.local_name == "file"]
     pieces = []
     done = 0
-    for element in sorted(named, key=lambda e: e.start):
-        tag = text[element.start : element.inner]
-        tag = _TARGET.sub("", tag)
-        at = 1 + len(element.name)  # behind the name
-        pieces += [text[done : element.start], tag[:at], f' {name}="{escape(language)}"', tag[at:]]
+    for element in elements:
+        tag = _TARGET.sub("", text[element.start : element.inner])
+        at = 1 + len(element.name)  # after the name
+        pieces += [
+            text[done : element.start],
+            tag[:at],
+            f' {name}="{escape_xml(language)}"',
+            tag[at:],
+        ]
         done = element.inner
     return "".join(pieces) + text[done:]
 
 
-def xliff_spans(text: str, options: Options) -> Iterator[Span]:
-    root = parsed(text)
-    if _local(root.name) != "xliff":
-        raise DocumentError(f"it is no XLIFF: its root element is {root.name}.")
+def xliff_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    root = parse_xml(text)
+    if root.local_name != "xliff":
+        raise DocumentError(f"not XLIFF: its root element is {root.name}.")
     for element in root.walk():
         source = _child(element, "source")
-        if _local(element.name) not in ("trans-unit", "segment") or source is None:
+        if element.local_name not in ("trans-unit", "segment") or source is None:
             continue
         if "no" in (element.attributes.get("translate"), root.attributes.get("translate")):
             continue
         target = _child(element, "target")
-        if target is not None and target.shown.strip() and not options.everything:
+        if target is not None and target.content.strip() and not options.everything:
             continue
-        segment = made(_inline(text, source, _xliff_code))
+        segment = normalize(inline_items(text, source, _xliff_code))
         prefix = source.name.removesuffix("source")
-        # what a machine said is to be looked at by somebody; XLIFF 2 says so of the segment
-        state = ' state="needs-review-translation"' if _local(element.name) == "trans-unit" else ""
+        # Machine translations need review. XLIFF 2 has such a state on the segment instead.
+        state = ' state="needs-review-translation"' if element.local_name == "trans-unit" else ""
+        write = xml_writer(f"<{prefix}target{state}>", f"</{prefix}target>")
         if target is None:
-            before, after = f"<{prefix}target{state}>", f"</{prefix}target>"
-            yield Span(source.end, source.end, segment, _between(before, after))
+            yield Span(source.end, source.end, segment, write)
         elif target.inner == target.end:  # <target/>
-            before, after = f"<{prefix}target{state}>", f"</{prefix}target>"
-            yield Span(target.start, target.end, segment, _between(before, after))
+            yield Span(target.start, target.end, segment, write)
         else:
-            yield Span(target.inner, target.outer, segment, _between("", ""))
+            yield Span(target.inner, target.outer, segment, xml_writer())
 
 
-def _between(before: str, after: str) -> Callable[[Segment], str]:
-    def write(segment: Segment) -> str:
-        return before + written(segment, escape) + after
-
-    return write
-
-
-def _local(name: str) -> str:
-    """
-    >>> _local("xlf:source")
-    'source'
-    """
-    return name.rpartition(":")[2]
-
-
-def _child(element: Element, local: str) -> Element | None:
-    return next((child for child in element.elements if _local(child.name) == local), None)
-
-
-def _inline(
-    text: str, element: Element, code_of: Callable[[str, Element], Code | None]
-) -> Iterator[str | Code]:
-    """The content of an element. One that `code_of` does not know encloses text."""
-    for child in element.children:
-        if isinstance(child, Text):
-            yield child.shown
-        elif code := code_of(text, child):
-            yield code
-        else:
-            yield Code(text[child.start : child.inner], Kind.OPEN, child.name)
-            yield from _inline(text, child, code_of)
-            yield Code(text[child.outer : child.end], Kind.CLOSE, child.name)
+def _child(element: Element, local_name: str) -> Element | None:
+    return next((child for child in element.elements if child.local_name == local_name), None)
 
 
 def _xliff_code(text: str, element: Element) -> Code | None:
-    name = _local(element.name)
+    name = element.local_name
     raw = text[element.start : element.end]
     given = element.attributes
+    # Start and end codes name each other in different ways in 1.2 and 2.0.
     number = given.get("rid") or given.get("startRef") or given.get("id", "")
     if name in _BEGINS:
         return Code(raw, Kind.OPEN, f"code {number}")
@@ -114,10 +98,10 @@ def _xliff_code(text: str, element: Element) -> Code | None:
     return None if name in _PAIRS and not protected and element.children else Code(raw)
 
 
-def android_spans(text: str, options: Options) -> Iterator[Span]:
-    root = parsed(text)
+def android_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    root = parse_xml(text)
     if root.name != "resources":
-        raise DocumentError(f"it is no file of Android strings: its root element is {root.name}.")
+        raise DocumentError(f"not a file of Android strings: its root element is {root.name}.")
     for group in root.elements:
         entries = [group] if group.name == "string" else [*group.elements]
         if group.name not in ("string", "plurals", "string-array"):
@@ -125,124 +109,111 @@ def android_spans(text: str, options: Options) -> Iterator[Span]:
         if group.attributes.get("translatable") == "false":
             continue
         for entry in entries:
-            items = [
-                _unescaped(item) if isinstance(item, str) else item
-                for item in _inline(text, entry, _android_code)
-            ]
-            yield Span(entry.inner, entry.outer, made(items), _write_android)
+            segment = normalize(
+                unescape(item) if isinstance(item, str) else item
+                for item in _collapsed(inline_items(text, entry, _empty_or_kept))
+            )
+            yield Span(entry.inner, entry.outer, segment, _write_android)
 
 
-def _android_code(text: str, element: Element) -> Code | None:
+def _empty_or_kept(text: str, element: Element) -> Code | None:
+    """Return an element as one code if it is empty, or Android's <xliff:g>."""
     kept = element.name.endswith(":g") or not element.children
     return Code(text[element.start : element.end]) if kept else None
 
 
-_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.S)
-_MEANINGS = {"n": "\n", "t": "\t"}
-
-
-def _unescaped(text: str) -> str:
-    r"""
-    >>> _unescaped("it\\'s")
-    "it's"
-    """
-
-    def meaning(found: re.Match[str]) -> str:
-        what = found[1]
-        if len(what) > 1:
-            return chr(int(what[1:], 16))
-        return _MEANINGS.get(what, what)
-
-    return _ESCAPE.sub(meaning, re.sub(r"\s+", " ", text))
+def _collapsed(items: Iterable[str | Code]) -> Iterator[str | Code]:
+    """Collapse white space in texts."""
+    return (re.sub(r"\s+", " ", item) if isinstance(item, str) else item for item in items)
 
 
 def _write_android(segment: Segment) -> str:
-    def quoted(text: str) -> str:
-        for character, meaning in (("\\", "\\"), ("'", "'"), ('"', '"'), ("\n", "n"), ("\t", "t")):
-            text = text.replace(character, f"\\{meaning}")
-        return escape(text)
-
-    said = written(segment, quoted)
-    return f"\\{said}" if said[:1] in ("@", "?") else said
+    written = serialize(segment, lambda text: escape_xml(escape(text, quotes="'\"")))
+    # "@" and "?" would begin a reference to a resource or an attribute.
+    return f"\\{written}" if written[:1] in ("@", "?") else written
 
 
-def resx_spans(text: str, options: Options) -> Iterator[Span]:
-    """Strings of .NET. What has a type is a picture or a size; ">>" begins a designer's note."""
-    root = parsed(text)
+def resx_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    """Find the strings of a .NET resource file.
+
+    An entry with a type is a picture or a size, and one that begins with ">>" a note of the
+    designer.
+    """
+    root = parse_xml(text)
     if root.name != "root":
-        raise DocumentError(f"it is no file of .NET resources: its root element is {root.name}.")
+        raise DocumentError(f"not a .NET resource file: its root element is {root.name}.")
     for data in root.elements:
         value = data.first("value")
         typed = data.attributes.keys() & {"type", "mimetype"}
         if data.name != "data" or value is None or typed:
             continue
         if not data.attributes.get("name", "").startswith(">>"):
-            yield Span(value.inner, value.outer, (value.shown,), _between("", ""))
+            yield Span(value.inner, value.outer, (value.content,), xml_writer())
 
 
-def read_linguist(raw: bytes, options: Options) -> Document:
+def read_linguist(raw: bytes, options: ReadOptions) -> Document:
     if not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-        raise DocumentError("it is no file of Qt Linguist: TypeScript and video end in .ts, too.")
-    return text_document(raw, options, _linguist_spans, as_reference, _linguist_language)
+        raise DocumentError("not a Qt Linguist file; TypeScript and video files end in .ts, too.")
+    return text_document(raw, options, _linguist_spans, BY_REFERENCE, _linguist_language)
 
 
 def _linguist_language(text: str, language: str) -> str:
-    root = parsed(text)
+    root = parse_xml(text)
     tag = re.sub(r"""\slanguage\s*+=\s*+(?:"[^"]*+"|'[^']*+')""", "", text[: root.inner])
-    at = root.start + 3
-    return (
-        f'{tag[:at]} language="{escape(language.replace("-", "_"))}"{tag[at:]}{text[root.inner :]}'
-    )
+    at = root.start + len("<TS")
+    named = escape_xml(language.replace("-", "_"))
+    return f'{tag[:at]} language="{named}"{tag[at:]}{text[root.inner :]}'
 
 
-def _linguist_spans(text: str, options: Options) -> Iterator[Span]:
-    """Messages without a translation, or all. What a machine said stays unfinished."""
-    root = parsed(text)
+def _linguist_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    """Find messages without a translation, or all; machine translations stay "unfinished"."""
+    root = parse_xml(text)
     if root.name != "TS":
-        raise DocumentError(f"it is no file of Qt Linguist: its root element is {root.name}.")
+        raise DocumentError(f"not a Qt Linguist file: its root element is {root.name}.")
     for message in root.walk():
         source, target = message.first("source"), message.first("translation")
         if message.name != "message" or source is None or target is None:
             continue
         kind = target.attributes.get("type", "")
-        done = target.shown.strip()
+        done = target.content.strip()
         if kind in ("obsolete", "vanished") or (done and not options.everything):
             continue
-        segment = made(_inline(text, source, _android_code))
+        segment = normalize(inline_items(text, source, _empty_or_kept))
         begin, end = '<translation type="unfinished">', "</translation>"
         if message.attributes.get("numerus") != "yes":
-            yield Span(target.start, target.end, segment, _between(begin, end))
+            yield Span(target.start, target.end, segment, xml_writer(begin, end))
             continue
+        # The first plural form also writes the start tag of the translation, the last the end tag.
         forms = list(target.elements) or [target]
         for form in forms:
             first, last = form is forms[0], form is forms[-1]
             before = (begin if first else "") + "<numerusform>"
             after = "</numerusform>" + (end if last else "")
             start = target.start if first else form.start
-            yield Span(start, target.end if last else form.end, segment, _between(before, after))
+            yield Span(start, target.end if last else form.end, segment, xml_writer(before, after))
 
 
-_SVG_BLOCKS = frozenset(["text", "title", "desc", "flowPara"])
+_SVG_BLOCKS = word_set("text title desc flowPara")
 
 
-def svg_spans(text: str, options: Options) -> Iterator[Span]:
-    """Texts, titles and descriptions. A part with a place of its own is a text of its own."""
-    root = parsed(text)
-    if _local(root.name) != "svg":
-        raise DocumentError(f"it is no SVG: its root element is {root.name}.")
+def svg_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    """Find texts, titles and descriptions; a part of a text with its own position is separate."""
+    root = parse_xml(text)
+    if root.local_name != "svg":
+        raise DocumentError(f"not SVG: its root element is {root.name}.")
     for element in root.walk():
         if _is_block(element):
             yield from _svg_runs(text, element)
 
 
 def _is_block(element: Element) -> bool:
-    placed = element.attributes.keys() & {"x", "y", "dx", "dy", "sodipodi:role"}
-    name = _local(element.name)
-    return name in _SVG_BLOCKS or (name == "tspan" and bool(placed))
+    positions = element.attributes.keys() & {"x", "y", "dx", "dy", "sodipodi:role"}
+    name = element.local_name
+    return name in _SVG_BLOCKS or (name == "tspan" and bool(positions))
 
 
 def _svg_runs(text: str, parent: Element) -> Iterator[Span]:
-    """What stands between the placed parts of a text: each a segment without blanks at its ends."""
+    """Find the runs of text between the positioned parts of an element."""
     run: list[Element | Text] = []
     for child in [*parent.children, None]:
         if isinstance(child, Text) or (child and not any(map(_is_block, child.walk()))):
@@ -257,14 +228,7 @@ def _svg_runs(text: str, parent: Element) -> Iterator[Span]:
 
 
 def _svg_span(text: str, whole: Element) -> Span:
-    raw = text[whole.start : whole.end]
-    before = raw[: len(raw) - len(raw.lstrip())]
-    after = raw[len(raw.rstrip()) :]
-    items = [
-        re.sub(r"\s+", " ", item) if isinstance(item, str) else item
-        for item in _inline(text, whole, _android_code)
-    ]
-    return Span(
-        whole.start, whole.end, made(items),
-        lambda said: before + written(said, escape).strip() + after,
-    )  # fmt: skip
+    """Return the span of a run, without the white space at its ends."""
+    segment = normalize(_collapsed(inline_items(text, whole, _empty_or_kept)))
+    write = keep_edges(text[whole.start : whole.end], xml_writer())
+    return Span(whole.start, whole.end, segment, write)

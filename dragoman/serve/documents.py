@@ -15,7 +15,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_NAME, Format, format_of, translated_name
 from dragoman.documents.report import Report
 from dragoman.errors import DragomanError
@@ -184,7 +184,7 @@ class Jobs:
             most = min(most, job.client.max_characters or most)
             readers = service.readers
             async with readers.reader(job.client.name) as reader:
-                options = Options(to=target)
+                options = ReadOptions(to=target)
                 outline = await readers.run(
                     reader.open, name, raw, job.format.name, options, readers.limits, most
                 )
@@ -192,7 +192,7 @@ class Jobs:
                 if route.note and not target:  # it is in the preferred language already
                     route = service.route_document(outline, source, "")
                 if route.target != target:  # formats that state their language must know it
-                    options = Options(to=route.target)
+                    options = ReadOptions(to=route.target)
                     outline = await readers.run(
                         reader.open, name, raw, job.format.name, options, readers.limits, most
                     )

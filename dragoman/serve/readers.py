@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from dragoman.documents.confined import Confinement, Reader
+from dragoman.documents.sandbox import Reader, ReaderLimits
 
 T = TypeVar("T")
 
 
 class Readers:
-    def __init__(self, size: int, limits: Confinement = Confinement()):
+    def __init__(self, size: int, limits: ReaderLimits = ReaderLimits()):
         self.size, self.limits = size, limits
         # One thread for each: it waits while its process works.
         self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="reader")

@@ -32,10 +32,10 @@ from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.searcher import Searcher
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.documents.confined import Confinement, Outline, Reader, Rounds
-from dragoman.documents.document import DocumentError, Options
-from dragoman.documents.driving import in_pipeline
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import Format
+from dragoman.documents.sandbox import FileSummary, Reader, ReaderLimits, Rounds
+from dragoman.documents.translate import in_pipeline
 from dragoman.serve import schemas
 from dragoman.serve.answers import translated
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
@@ -53,7 +53,7 @@ _SUGGESTED_BYTES = 100 * 2**20  # of a pair of languages
 # Processes that read documents, and those for texts with markup, which never wait for documents. A
 # reader is held until its file is translated: mostly it waits for the engine.
 _READERS, _MARKUP_READERS = 8, 8
-_MARKUP = Confinement(cpu_s=5, wall_s=20.0)
+_MARKUP = ReaderLimits(cpu_s=5, wall_s=20.0)
 # Characters, and terms of a glossary: such texts are split in a millisecond, and handing them to a
 # thread takes as long.
 _SHORT, _FEW_TERMS = 300, 50
@@ -378,7 +378,7 @@ class Service:
         self.charge(texts, client)
         answers = []
         readers = self.markup_readers
-        options = Options(to=target, ignored=ignored)
+        options = ReadOptions(to=target, ignored=ignored)
         async with readers.reader(client.name) as reader:
             for text in texts:
                 name, raw = format_.name, text.encode()
@@ -392,7 +392,7 @@ class Service:
                 answers.append((translated.decode(), route))
         return answers
 
-    def route_document(self, outline: Outline, source: str, target: str) -> Route:
+    def route_document(self, outline: FileSummary, source: str, target: str) -> Route:
         return self.models.route(outline.sample, source, target)
 
     async def translate_document(

@@ -1,1 +1,1 @@
-"""Files written whole or not at all, and reading what anybody may have made."""
+"""Atomic writing of files, and reading of untrusted ones."""

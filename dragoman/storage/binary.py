@@ -1,8 +1,8 @@
-"""Reading numbers out of a binary file that anybody may have made.
+"""Read numbers from an untrusted binary file.
 
-NumPy subtracts unsigned numbers modulo 2**64, and slices stop at the end without a word, so a
-forged count or offset can pass a check and end the process later. `Cursor` never passes the end of
-a file, and `offsets` are compared before they are subtracted.
+NumPy subtracts unsigned numbers modulo 2**64, and slices silently stop at the end, so a forged
+count or offset can pass a check and crash the process later. `Cursor` never reads past the end of a
+file, and `offsets` compares before it subtracts.
 """
 
 import struct
@@ -13,9 +13,9 @@ _BLOCK = 2**20  # numbers compared together
 
 
 class Cursor:
-    """Little-endian numbers, arrays and bytes of a file, one after the other.
+    """Reads little-endian numbers, arrays and bytes from a file in sequence.
 
-    Whatever would end behind the file raises a ValueError.
+    Reading past the end raises a ValueError.
     """
 
     def __init__(self, raw: bytes | memoryview):
@@ -23,14 +23,14 @@ class Cursor:
         self._place = 0
 
     def take(self, size: int) -> memoryview:
-        """The next bytes, not copied."""
+        """Return the next bytes without copying them."""
         if not 0 <= size <= len(self._raw) - self._place:
-            raise ValueError("it is cut off")
+            raise ValueError("it is truncated")
         self._place += size
         return self._raw[self._place - size : self._place]
 
     def numbers(self, kinds: str) -> tuple[int, ...]:
-        """The next numbers, of the kinds that `struct` has these letters for.
+        """Return the next numbers; `kinds` are format characters of `struct`.
 
         >>> Cursor(bytes([1, 2, 0])).numbers("BH")
         (1, 2)
@@ -41,12 +41,12 @@ class Cursor:
         return self.numbers(kind)[0]
 
     def array(self, dtype: np.dtype, count: int) -> np.ndarray:
-        """The next numbers as an array that cannot be written to."""
+        """Return the next numbers as a read-only array."""
         return np.frombuffer(self.take(count * dtype.itemsize), dtype)
 
 
 def offsets(numbers: np.ndarray, end: int) -> np.ndarray:
-    """Places in a row of `end` items, as int64; a ValueError unless they never decrease.
+    """Return offsets into a list of `end` items as int64; raise a ValueError if they ever decrease.
 
     >>> offsets(np.array([0, 2, 2], dtype=np.uint64), 2).tolist()
     [0, 2, 2]
@@ -56,8 +56,9 @@ def offsets(numbers: np.ndarray, end: int) -> np.ndarray:
     ValueError: its offsets do not go up from 0 to 0
     """
     for start in range(0, len(numbers), _BLOCK):
+        # Blocks overlap by one number, so that each pair of neighbors is compared.
         block = numbers[max(0, start - 1) : start + _BLOCK]
-        # Compared in their own type: neither a cast nor a difference can wrap around.
+        # Compare in the original type: a cast or a difference could wrap around.
         if block[0] < 0 or block[-1] > end or (block[1:] < block[:-1]).any():
             raise ValueError(f"its offsets do not go up from 0 to {end}")
     return numbers.astype(np.int64, copy=False)

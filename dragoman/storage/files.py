@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, TextIO
 
 from dragoman.errors import RunError
 
+# /dev/stdout is a link on some systems and a device on others: name the descriptor.
 _OPEN_FILES = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 _OPEN_FILE = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
@@ -46,6 +47,7 @@ def writing(path: str) -> Iterator[TextIO]:
     """
     with replacing(path) as raw:
         if path.endswith(".gz"):
+            # No name and no time in the header: equal texts give equal bytes.
             packed: AbstractContextManager[Any] = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
         elif path.endswith(".bz2"):
             packed = bz2.BZ2File(raw, "wb")
@@ -75,14 +77,14 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     # write.
     aside = final.with_name(f"{final.name[:50]}.{secrets.token_hex(8)}.partial")
     mode = 0o666 if before is None else 0o600  # keep a private file private while it is written
-    ours = True
+    created = True
     # Everything is inside `try`, so that a signal right after the file's creation still removes
     # it.
     try:
         try:
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         except FileExistsError:
-            ours = False
+            created = False
             raise
         with open(descriptor, "wb") as file:
             if before is not None and hasattr(os, "fchown"):  # not on Windows
@@ -92,8 +94,9 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             os.fsync(descriptor)
         aside.replace(final)
     finally:
-        if ours:
+        if created:
             aside.unlink(missing_ok=True)
+    # Without this, a power failure could undo the rename.
     sync_folder(final.parent)
 
 
@@ -115,7 +118,7 @@ def _opened_straight(path: str, there: os.stat_result | None) -> int | None:
         return os.dup(int(open_file[1]))
     if there is None or stat.S_ISREG(there.st_mode):
         return None
-    # without O_CREAT: a device removed just now must not become a file
+    # Without O_CREAT: a device that was just removed must not become a file.
     return os.open(path, os.O_WRONLY)
 
 
@@ -196,9 +199,10 @@ def storage_errors(doing: str) -> Iterator[None]:
         where = f" {name}" if name and not name.endswith(".partial") else ""
         if error.errno == errno.ENOSPC:
             raise RunError(
-                f"{doing}: the disk is full{where}. What was saved before is intact; free some "
+                f"{doing}: the disk is full{where}. Everything saved before is intact; free some "
                 "space."
             ) from None
+        # mkdir raises these if a file has the folder's name.
         if where and error.errno in (errno.EEXIST, errno.ENOTDIR) and Path(name).is_file():
             raise RunError(f"{doing}: {name} is a file: choose a folder.") from None
         raise RunError(f"{doing}: {error.strerror or error}{where}.") from None

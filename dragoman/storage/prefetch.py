@@ -48,6 +48,7 @@ def prefetch_weights(model: str) -> None:
     """
     folders = [Path(model), PRETRAINED / model] if model else [*PRETRAINED.iterdir()]
     paths = [path for path in (folder / WEIGHTS for folder in folders) if path.is_file()]
+    # With several bundled models, the languages decide later which one is loaded.
     certain = bool(model) or len(paths) == 1
     if paths and certain and not escapes_folder(paths[0], paths[0].parent):
         _begun[paths[0]] = _Reading(paths[0])

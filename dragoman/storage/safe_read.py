@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 DEEPEST = 50  # levels of nesting
-# per line: Python's TOML parser takes quadratic time on keys such as a.b.c...
+# Per line: Python's TOML parser takes quadratic time on keys such as a.b.c...
 _MOST_DOTS = 100
 
 
@@ -65,6 +65,7 @@ def parse_json(raw: bytes) -> Any:
         tree = json.loads(raw)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    # Level by level, since recursion would fail on the depth that it should detect.
     level = [tree]
     for _ in range(DEEPEST):
         level = [child for node in level for child in _children(node)]

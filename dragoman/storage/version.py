@@ -1,3 +1,3 @@
-"""The version, here alone: it is written into all that we store."""
+"""The version, which is written into every stored file."""
 
 __version__ = "0.1.0"

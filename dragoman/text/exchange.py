@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import CorpusError
-from dragoman.storage.xml import LANGUAGE, events, local_name
+from dragoman.storage.safe_xml import LANGUAGE, local_name, xml_events
 from dragoman.text.parallel import raw_blocks, raw_lines
 
 # Elements of inline markup, whose content is not text
@@ -116,7 +116,7 @@ def _po_segments(parts: dict[str, list[str]], fuzzy: bool) -> Iterator[Segment]:
 
 def _elements(file: BinaryIO, path: str | Path) -> Iterator[tuple[str, Element]]:
     try:
-        yield from events(raw_blocks(file, path))
+        yield from xml_events(raw_blocks(file, path))
     except ValueError as error:
         raise CorpusError(f"{path}: {error}.") from None
 

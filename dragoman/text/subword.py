@@ -34,7 +34,13 @@ import sentencepiece
 
 from dragoman.config import TextConfig
 from dragoman.errors import BundleError, ConfigError
-from dragoman.storage.protobuf import fields, of_bytes, of_float, of_int, of_text
+from dragoman.storage.protobuf import (
+    bytes_field,
+    float_field,
+    int_field,
+    message_fields,
+    text_field,
+)
 from dragoman.storage.safe_read import parse_json
 from dragoman.text.vocabulary import Vocabulary
 
@@ -297,8 +303,8 @@ class BytePairs(Segmenter):
         # Elements of a repeated field may be anywhere in a protocol-buffer message, so append them.
         appended = b""
         for number, (piece, kind) in enumerate(added):
-            message = of_text(1, piece) + of_float(2, lowest - 1 - number) + of_int(3, kind)
-            appended += of_bytes(1, message)
+            message = text_field(1, piece) + float_field(2, lowest - 1 - number) + int_field(3, kind)
+            appended += bytes_field(1, message)
         return type(self)(self._model + appended)
 
     def ids_of_pieces(self, text: str) -> list[int]:
@@ -611,8 +617,8 @@ def _replacements(model: bytes) -> Iterator[bytes]:
     place = 0
     while place + 1 < len(model) and model[place] == 0x0A and model[place + 1] < 0x80:
         place += 2 + model[place + 1]
-    for number, rules in fields(model[place:]):
-        for part, packed in fields(rules) if number in (3, 5) else ():
+    for number, rules in message_fields(model[place:]):
+        for part, packed in message_fields(rules) if number in (3, 5) else ():
             if part == 2:
                 tree = int.from_bytes(packed[:4], "little")
                 yield from packed[4 + tree :].split(b"\0")

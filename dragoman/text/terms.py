@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import ConfigError
-from dragoman.storage.xml import LANGUAGE, events, local_name
+from dragoman.storage.safe_xml import LANGUAGE, local_name, xml_events
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 
@@ -73,7 +73,7 @@ def _tbx(text: str, name: str, source: str, target: str) -> Iterator[GlossaryRow
     """Yield each concept's terms in the source language, with its terms in the target language."""
     number = 0
     try:
-        for event, concept in events([text]):
+        for event, concept in xml_events([text]):
             if event == "end" and local_name(concept) in ("termEntry", "conceptEntry"):
                 number += 1
                 yield from _terms(concept, number, source, target)

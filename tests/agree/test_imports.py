@@ -14,8 +14,8 @@ import yaml
 
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
 from dragoman.convert.from_ctranslate2 import from_argos, from_ctranslate2
-from dragoman.convert.from_marian import _their_name, from_marian
-from dragoman.convert.marian import interleaved, layers_to_marian
+from dragoman.convert.from_marian import from_marian, marian_names
+from dragoman.convert.marian import interleaved, layers_to_marian, weight_maps
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
@@ -214,10 +214,12 @@ def marian_folder(folder: Path, bundle: Bundle, tied: str = "all") -> Path:
         "transformer-no-projection": False, "transformer-guided-alignment-layer": "last",
     }  # fmt: skip
     arrays = {"special:model.yml": np.frombuffer(yaml.dump(settings).encode() + b"\0", np.int8)}
-    for name, array in layers_to_marian(weights, config).items():
-        their, turned = _their_name(*name.rsplit(".", 1))
-        inside = pre and "_ln_" in their and "_top_" not in their
-        arrays[their + "_pre" * inside] = array.T if turned else array[None]
+    layers = layers_to_marian(weights, config)
+    for part in weight_maps(config):
+        for end, name in zip(("weight", "bias"), marian_names(part), strict=True):
+            inside = pre and "_ln_" in name and "_top_" not in name
+            array = layers[f"{part.theirs}.{end}"]
+            arrays[name + "_pre" * inside] = array.T if array.ndim == 2 else array[None]
     words = weights["source_embedding.words.weight"][:, np.argsort(interleaved(config.d_model))]
     sides = ("encoder_", "decoder_") if tied == "target" else ("",)
     arrays |= {f"{side}Wemb": words for side in sides}

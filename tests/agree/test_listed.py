@@ -13,7 +13,12 @@ import safetensors.numpy
 import dragoman as package
 from dragoman.bundle.folder import SHORTLIST, Bundle, read_bundle, write_bundle
 from dragoman.config import DecodingConfig, TextConfig
-from dragoman.convert.shortlist import Corpus, Links, language_lists, learn_shortlist
+from dragoman.convert.learn_shortlist import (
+    Links,
+    ShortlistCorpus,
+    learn_shortlist,
+    shortlist_of,
+)
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
@@ -89,21 +94,13 @@ def language_engine(int8: bool, **settings: object) -> OnnxEngine:
     weights = {
         name: tensor.numpy() for name, tensor in get_weights(small_model(SIZE, **settings)).items()
     }
-    said = {"de": np.arange(SIZE) % 3, "fr": np.arange(SIZE) % 2}
-    found = language_lists(TaggedCodec(), said, 1.0)
+    codec = TaggedCodec()
+    eos, pieces = codec.target.eos, range(SIZE)
+    entries = [(TAGS[">>de<<"], piece) for piece in pieces if piece % 3 and piece != eos]
+    entries += [(TAGS[">>fr<<"], piece) for piece in pieces if piece % 2 and piece != eos]
+    found = shortlist_of(codec.source, codec.target, np.array([eos]), np.array(entries))
     bundle = Bundle(small_config(**settings), TaggedCodec(), weights, {}, shortlist=found)
     return OnnxEngine(to_onnx(bundle, int8))
-
-
-def test_a_language_has_its_most_frequent_pieces_up_to_a_share() -> None:
-    codec = TaggedCodec()
-    said = {"de": np.zeros(SIZE, dtype=int), "fr": np.zeros(SIZE, dtype=int)}
-    said["de"][[20, 21, 22, 0]] = 1000, 100, 10, 5000  # 0 fills up, and no translation holds it
-    said["fr"][[30, 31]] = 7, 7
-    found = language_lists(codec, said, 0.998)
-    assert found.of([4, 9, 3]).tolist() == [3, 20, 21]
-    assert found.of([5, 9, 3]).tolist() == [3, 30, 31]
-    assert found.bringing == {4, 5}
 
 
 @pytest.mark.parametrize("int8", [False, True])
@@ -218,7 +215,7 @@ def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundle = read_bundle(trained)
     folder = tmp_path_factory.mktemp("listed")
     pairs = [Pair(i, *pair) for i, pair in enumerate(toy_pairs(500, seed=3))]
-    learned = learn_shortlist(bundle.codec, [Corpus(pairs)], likeliest=5, frequent=5)
+    learned = learn_shortlist(bundle.codec, [ShortlistCorpus(pairs)], likeliest=5, frequent=5)
     write_bundle(folder / "int8", to_onnx(replace(bundle, shortlist=learned), int8=True))
     return folder / "int8"
 
@@ -242,7 +239,7 @@ def test_links_go_through_a_third_language_as_chances_multiply() -> None:
         (2, 8, 4 * 0.25),
         (2, 9, 4 * 0.75),
     ]
-    best = found.likeliest(1)
+    best = found.most_probable(1)
     assert list(zip(best.x.tolist(), best.y.tolist(), strict=True)) == [(1, 8), (2, 9)]
 
 
@@ -255,7 +252,7 @@ def test_one_direction_of_two_pairs_of_languages_teaches_all_six() -> None:
     corpora = []
     for to, other in (("de", german), ("fr", french)):
         pairs = [Pair(i, *pair) for i, pair in enumerate(zip(english, other, strict=True))]
-        corpora.append(Corpus(pairs, "en", to))
+        corpora.append(ShortlistCorpus(pairs, "en", to))
     found = learn_shortlist(codec, corpora, likeliest=3, frequent=0)
     for number, translated in NUMBERS.items():
         said = {"de": number, "fr": number.upper(), "en": translated}
@@ -281,7 +278,7 @@ def test_the_tag_of_a_language_brings_its_frequent_pieces_and_no_other_language_
     both = Languages(("de", "en"), ("en", "de"))
     codec = Codec.learn(german, english, TextConfig(vocab_size=300), both)
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
-    found = learn_shortlist(codec, [Corpus(pairs, "de", "en")], likeliest=3, frequent=6)
+    found = learn_shortlist(codec, [ShortlistCorpus(pairs, "de", "en")], likeliest=3, frequent=6)
     assert found.always.tolist() == [codec.target.eos]
     into = {}
     for to, texts in {"en": english, "de": german}.items():
@@ -303,9 +300,9 @@ def test_a_large_corpus_leaves_its_likeliest_candidates(monkeypatch: pytest.Monk
     german, english = map(list, zip(*toy_pairs(300, seed=3), strict=True))
     codec = Codec.learn(german, english, TextConfig(vocab_size=300), Languages(("de",), ("en",)))
     pairs = [Pair(i, *pair) for i, pair in enumerate(zip(german, english, strict=True))]
-    whole = learn_shortlist(codec, [Corpus(pairs)], likeliest=5, frequent=0)
-    monkeypatch.setattr("dragoman.convert.shortlist._MOST", 10)
-    few = learn_shortlist(codec, [Corpus(pairs)], likeliest=5, frequent=0)
+    whole = learn_shortlist(codec, [ShortlistCorpus(pairs)], likeliest=5, frequent=0)
+    monkeypatch.setattr("dragoman.convert.learn_shortlist._MOST", 10)
+    few = learn_shortlist(codec, [ShortlistCorpus(pairs)], likeliest=5, frequent=0)
     (source,) = codec.encode_source(["eins"])
     copies = len(codec.target) - len(codec.target.never)
     assert len(few.candidates) <= copies + 10 < len(whole.candidates)
@@ -376,11 +373,11 @@ def test_the_command_learns_writes_and_can_be_told_not_to_use_it(
 
 
 def test_a_large_corpus_is_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragoman.convert import shortlist
+    from dragoman.convert import learn_shortlist
 
-    monkeypatch.setattr(shortlist, "PAIRS", 100)
-    kept = shortlist._drawn(Pair(i, "a", "b") for i in range(10_000))
+    monkeypatch.setattr(learn_shortlist, "PAIRS", 100)
+    kept = learn_shortlist._drawn(Pair(i, "a", "b") for i in range(10_000))
     assert len({pair.line for pair in kept}) == 100
     assert 3500 < np.mean([pair.line for pair in kept]) < 6500
     with pytest.raises(CorpusError, match="no pair"):
-        shortlist._drawn([Pair(1, " ", "b")])
+        learn_shortlist._drawn([Pair(1, " ", "b")])

@@ -11,9 +11,10 @@ import dragoman
 from dragoman.bundle.folder import bundled_models
 from dragoman.decode.promises.glossary import Glossary
 from dragoman.decode.query import Steps, together
-from dragoman.documents.document import Options
-from dragoman.documents.driving import translate_document
+from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import BY_NAME
+from dragoman.documents.rounds import translation_rounds
+from dragoman.documents.translate import run_rounds
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Service
 from dragoman.text.verbatim import verbatim_spans
@@ -56,9 +57,10 @@ def in_processes(translator, source: str, to: str, text: str, terms: Glossary) -
 
 
 def as_document(translator, source: str, to: str, text: str, terms: Glossary) -> str:
-    document = BY_NAME["text"].read(text.encode(), Options(to=to))
+    document = BY_NAME["text"].read(text.encode(), ReadOptions(to=to))
     request = dragoman.Request(to=to, source_language=source, glossary=terms)
-    return translate_document(translator, document, request).decode()
+    rounds = translation_rounds(document.segments)
+    return document.write(run_rounds(translator, rounds, request)).decode()
 
 
 WAYS: list[Callable[..., str]] = [in_processes, as_document]

@@ -38,10 +38,16 @@ from dragoman.convert.from_ctranslate2 import from_ctranslate2
 from dragoman.convert.from_marian import from_marian
 from dragoman.convert.marian_packed import read_lexical_shortlist, read_packed
 from dragoman.data.store import RaggedFile, RaggedFileWriter
-from dragoman.documents.document import DocumentError, Options
-from dragoman.documents.formats import named
+from dragoman.documents.document import DocumentError, ReadOptions
+from dragoman.documents.formats import format_named
 from dragoman.errors import DragomanError
-from dragoman.storage.protobuf import fields, of_bytes, of_float, of_int, of_text
+from dragoman.storage.protobuf import (
+    bytes_field,
+    float_field,
+    int_field,
+    message_fields,
+    text_field,
+)
 from dragoman.storage.tensors import tensors
 from dragoman.text.parallel import read_pairs
 from dragoman.text.shortlist import Shortlist
@@ -207,10 +213,12 @@ def _safetensors(draw: random.Random) -> bytes:
 def _sentencepiece(draw: random.Random) -> bytes:
     """A small message like those of SentencePiece, its keys and lengths changed too."""
     raw = b"".join(
-        of_bytes(1, of_text(1, piece) + of_float(2, -1.0) + of_int(3, kind))
+        bytes_field(1, text_field(1, piece) + float_field(2, -1.0) + int_field(3, kind))
         for piece, kind in (("<unk>", 2), ("<s>", 3), ("</s>", 3), ("a", 1))
     )
-    raw += of_bytes(2, of_int(3, 4) + of_int(4, 4)) + of_bytes(3, of_bytes(2, b"\4\0\0\0abcdX\0"))
+    raw += bytes_field(2, int_field(3, 4) + int_field(4, 4)) + bytes_field(
+        3, bytes_field(2, b"\4\0\0\0abcdX\0")
+    )
     if draw.random() < 0.5:
         return mutation.change_window(draw, raw)
     place = draw.randrange(len(raw))
@@ -224,7 +232,7 @@ def _sentencepiece(draw: random.Random) -> bytes:
 
 def _read_sentencepiece(raw: bytes) -> object:
     with suppress(ValueError):
-        list(fields(raw))
+        list(message_fields(raw))
     return BytePairs(raw).encode(["a a"])
 
 
@@ -401,7 +409,7 @@ def _document(name: str) -> Target:
         return raw
 
     def read(raw: bytes) -> object:
-        document = named(name).read(raw, Options(to="de"))
+        document = format_named(name).read(raw, ReadOptions(to="de"))
         return document.write(document.segments)
 
     return Target(make, read, (DocumentError,))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import FORMATS, TAGGED, Format
 from tests.attacks import archived
 from tests.found import FILES
@@ -126,7 +126,7 @@ def is_read_or_refused(format_: Format, raw: bytes) -> None:
     if format_ is TAGGED:  # which gets a text, not a file
         raw = raw.decode("utf-8", "replace").encode()
     try:
-        document = format_.read(raw, Options(to="de"))
+        document = format_.read(raw, ReadOptions(to="de"))
     except DocumentError:
         return
     document.write(document.segments)

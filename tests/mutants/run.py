@@ -322,8 +322,9 @@ MUTANTS = [
     ),
     Mutant(
         "links that do not fit the words are believed",
-        INLINE, "fits = len(given) == wrote and all(s < read for s in given.values())",
-        "fits = bool(given)", (PLACING,),
+        INLINE,
+        "fits = len(linked) == target_size and all(s < source_size for s in linked.values())",
+        "fits = bool(linked)", (PLACING,),
     ),
     Mutant(
         "articles pull an element as much as other words", INLINE,
@@ -334,7 +335,7 @@ MUTANTS = [
     ),
     Mutant("a name may leave its element", INLINE, "score = _SAME", "pass", (PLACING,)),
     Mutant(
-        "an element takes the punctuation behind it",
+        "an element takes the punctuation after it",
         INLINE, "if core and inner[-1:].isalnum():", "if False:", (PLACING,),
     ),
     Mutant(

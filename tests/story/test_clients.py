@@ -75,7 +75,7 @@ def test_deepls_client_sends_a_document_and_fetches_it(official) -> None:
     )  # fmt: skip
     assert status.done
     assert out.getvalue() == b"<p>one <i>two</i></p>"
-    with pytest.raises(deepl.DeepLException, match="no such document, or damaged"):
+    with pytest.raises(deepl.DeepLException, match="not a document of this format, or damaged"):
         official.translate_document(b"no zip", io.BytesIO(), target_lang="EN-GB", filename="a.docx")
 
 
@@ -110,7 +110,7 @@ def test_libretranslates_files_are_translated_and_fetched(address) -> None:
     assert httpx.get(sent.json()["translatedFileUrl"]).content == b"three four\n"
     refused = httpx.post(f"{address}/translate_file", data=form, files={"file": ("a.xyz", b"%PDF")})
     assert refused.status_code == 400
-    assert "a.xyz is of no format" in refused.json()["error"]
+    assert "a.xyz has no supported format" in refused.json()["error"]
     html = {**form, "q": "<p>eins <b>zwei</b></p>", "format": "html"}
     found = httpx.post(f"{address}/translate", json=html).json()
     assert found["translatedText"] == "<p>one <b>two</b></p>"

@@ -118,8 +118,7 @@ def test_another_kind_of_model_is_refused_before_its_weights_are_fetched(
     answer = dragoman("translate", "--model", NAME, "eins")
     assert (answer.code, answer.out) == (1, "")
     assert answer.err == (
-        f"dragoman: {NAME} holds a model of type 'llama'; "
-        "dragoman reads marian, pegasus, m2m_100.\n"
+        f"dragoman: {NAME} has a model of type 'llama'; dragoman reads marian, pegasus, m2m_100.\n"
     )
     assert not any("model.safetensors" in request for request in hub.asked)
     assert not list((tmp_path / "cache").glob("[!.]*"))
@@ -129,7 +128,7 @@ def test_what_the_hub_has_not_is_said_in_one_line(hub: Hub, dragoman, tmp_path: 
     for name in ("Helsinki-NLP/opus-mt-xx-yy", "nobody/nothing"):
         answer = dragoman("translate", "--model", name, "eins")
         assert (answer.code, answer.err.count("\n")) == (1, 1), answer.err
-        assert f"{name} is no folder here, and the hub does not give config.json" in answer.err
+        assert f"{name} is not a local folder, and the hub did not send config.json" in answer.err
     (tmp_path / "runs").mkdir()
     asked = len(hub.asked)
     assert "no such model folder" in dragoman("translate", "--model", "runs/demo", "eins").err

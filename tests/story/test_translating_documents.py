@@ -62,7 +62,7 @@ def test_a_glossary_holds_in_lines_and_in_documents(dragoman, trained, tmp_path)
         (["a.txt", "--nbest", "2"], "into one document"),
         (["a.txt", "b.txt", "-o", "c.txt"], "--output is one file"),
         (["x", "--format", "xyz"], "there is no format 'xyz'"),
-        (["bad.docx"], "bad.docx: it is no such document, or damaged"),
+        (["bad.docx"], "bad.docx: not a document of this format, or damaged"),
         (["x", "--glossary", "a.txt"], "a.txt, line 1: 'eins' is not source TAB target"),
         (["x", "--glossary", "terms.tsv", "--sample"], "a glossary goes with a search"),
     ],
@@ -105,4 +105,4 @@ def test_a_file_that_does_not_exist_or_that_nobody_reads_is_refused(dragoman, tm
     unknown = dragoman("translate", str(scan), "--to", "en")
     assert (missing.code, missing.out) == (unknown.code, unknown.out) == (1, "")
     assert missing.err == "dragoman: report.docx: there is no such file.\n"
-    assert unknown.err.startswith(f"dragoman: {scan} is of no format that can be translated")
+    assert unknown.err.startswith(f"dragoman: {scan} has no supported format")

@@ -133,7 +133,7 @@ def test_a_forged_graph_reads_no_file(
     assert not any(part in answer.out + answer.err for part in (SECRET, SECRET[:9]))
 
 
-def test_an_old_bundles_graphs_are_a_wish_for_the_onnx_engine_and_never_opened(
+def test_an_old_bundles_graphs_select_the_onnx_engine_and_are_never_opened(
     forged: Path,
 ) -> None:
     for name in ("encoder.onnx", "step.onnx", "listed_step.onnx"):
@@ -271,7 +271,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         "cannot be read",
     ),
     "files are pairs": (json_entries("manifest.json", files=[[1, 2], ["a", 3]]), "cannot be read"),
-    "files are numbers": (listed_as("card.json", 3), "neither size nor hash"),
+    "files are numbers": (listed_as("card.json", 3), "lacks the size or hash"),
     "a size is infinite": (
         listed_as("card.json", {"size": float("inf"), "sha256": ""}),
         "its manifest says inf",
@@ -410,7 +410,7 @@ def test_an_attack_is_refused_in_one_line(dragoman, forged: Path, name: str) -> 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 @pytest.mark.parametrize("engine", ["onnx", "torch"])
-def test_weights_that_are_no_numbers_crash_nothing(forged: Path, value: float, engine: str) -> None:
+def test_weights_of_nan_or_infinity_crash_nothing(forged: Path, value: float, engine: str) -> None:
     stored = safetensors.numpy.load((forged / "model.safetensors").read_bytes())
     broken = {name: np.full_like(array, value) for name, array in stored.items()}
     forge(forged, "model.safetensors", safetensors.numpy.save(broken))

@@ -203,7 +203,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "an index of lists": (in_shards({"a": ["model-1.safetensors"]}), "does not say which"),
     "an index of other kinds of files": (in_shards({"a": "config.json"}), "does not say which"),
     "an index of what is not there": (in_shards({"a": "model-2.safetensors"}), "No such file"),
-    "a pickle that runs code": (that_runs_code, "it holds more than tensors."),
+    "a pickle that runs code": (that_runs_code, "contains more than tensors."),
     "a pickle of numbers without an end": (pickled(huge_by_strides), "larger than its stored data"),
     "a pickle of one number": (pickled(one_number_for_all), "larger than its stored data"),
     "a compressed pickle": (pickled(lambda tensors: None, packed=True), "compressed"),
@@ -227,7 +227,7 @@ def test_an_attack_is_refused_in_one_line(
     assert not (folder / "owned").exists()
 
 
-def test_an_honest_folder_is_converted(folder: Path) -> None:
+def test_an_intact_folder_is_converted(folder: Path) -> None:
     """Else the attacks above would test nothing."""
     honest = from_huggingface(folder)
     pickled(lambda tensors: None)(folder)

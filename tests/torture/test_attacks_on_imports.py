@@ -64,13 +64,13 @@ def array(shape: tuple[int, ...], size: int, kind: int = 0, name: str = "a") -> 
 
 
 MODELS = {
-    "nothing": (b"", "is cut off"),
+    "nothing": (b"", "is truncated"),
     "another version": (head(version=99), "has version 99"),
     "another kind": (head(kind="WhisperSpec", arrays=0) + b"\0" * 4, "'WhisperSpec'"),
-    "endless arrays": (head(arrays=2**32 - 1), "is cut off"),
-    "an endless array": (head() + array((2**31,), 2**32 - 4), "is cut off"),
+    "endless arrays": (head(arrays=2**32 - 1), "is truncated"),
+    "an endless array": (head() + array((2**31,), 2**32 - 4), "is truncated"),
     "an array of another size": (head() + array((2**31, 2**31), 4) + b"\0" * 4, "of shape"),
-    "an unknown type": (head() + array((1,), 4, kind=9) + b"\0" * 4, "a type that is unknown"),
+    "an unknown type": (head() + array((1,), 4, kind=9) + b"\0" * 4, "an unknown type"),
     "no weights": (head(arrays=0) + struct.pack("<I", 0), "lacks"),
     "an alias of nothing": (
         head(arrays=0) + struct.pack("<I", 1) + string("a") + string("b"),
@@ -96,7 +96,7 @@ def test_a_truncated_model_bin_is_refused(dragoman, honest, tmp_path: Path, shar
     folder = copied(honest, tmp_path, "ctranslate2")
     size = (folder / "model.bin").stat().st_size
     os.truncate(folder / "model.bin", int(size * share))
-    refused(dragoman, "from-ctranslate2", folder, "is cut off")
+    refused(dragoman, "from-ctranslate2", folder, "is truncated")
 
 
 def test_a_vocabulary_of_another_size_is_refused(dragoman, honest, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_vocabulary_of_another_size_is_refused(dragoman, honest, tmp_path: Pat
     path.write_bytes(DEEP)
     refused(dragoman, "from-ctranslate2", folder, "nested too deeply")
     path.write_text('{"a": 1}')
-    refused(dragoman, "from-ctranslate2", folder, "is no list of texts")
+    refused(dragoman, "from-ctranslate2", folder, "is not a list of strings")
 
 
 def test_flipped_bytes_never_crash(honest: Path, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ PLACES = st.integers(0, 4000)
 
 
 @pytest.mark.parametrize("kind", ["ctranslate2", "marian"])
-def test_any_change_of_a_foreign_model_is_refused_in_words_or_converts(
+def test_a_changed_foreign_model_is_refused_with_a_message_or_converted(
     kind: str, honest: Path, tmp_path: Path
 ) -> None:
     convert = {"ctranslate2": from_ctranslate2, "marian": from_marian}[kind]
@@ -171,7 +171,7 @@ def test_any_change_of_a_foreign_model_is_refused_in_words_or_converts(
     attempt()
 
 
-def test_a_package_that_leads_out_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
+def test_a_package_with_paths_out_of_it_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("../out.txt", "/tmp/out.txt", "a/../../out.txt")):
         path = tmp_path / f"{number}.argosmodel"
         path.write_bytes((honest / "a.argosmodel").read_bytes())
@@ -181,19 +181,19 @@ def test_a_package_that_leads_out_is_refused(dragoman, honest: Path, tmp_path: P
         assert not (tmp_path / "out.txt").exists()
 
 
-def test_a_package_that_is_none_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_package_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:
     path = tmp_path / "b.argosmodel"
     path.write_bytes(b"PK" + b"\xff" * 100)
-    refused(dragoman, "from-argos", path, "is no Argos package")
+    refused(dragoman, "from-argos", path, "is not an Argos package")
     path.write_bytes((honest / "a.argosmodel").read_bytes()[:2000])
-    refused(dragoman, "from-argos", path, "is no Argos package")
+    refused(dragoman, "from-argos", path, "is not an Argos package")
     refused(dragoman, "from-argos", tmp_path / "nowhere", "No such file")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/metadata.json", json.dumps({"from_code": "de", "to_code": 3}))
-    refused(dragoman, "from-argos", path, "names no from_code")
+    refused(dragoman, "from-argos", path, "lacks from_code")
 
 
-def test_a_package_with_what_dragoman_has_not_is_refused(dragoman, honest, tmp_path: Path) -> None:
+def test_an_unsupported_package_is_refused(dragoman, honest, tmp_path: Path) -> None:
     with zipfile.ZipFile(honest / "a.argosmodel") as archive:
         archive.extractall(tmp_path)
     (folder,) = tmp_path.iterdir()
@@ -202,9 +202,9 @@ def test_a_package_with_what_dragoman_has_not_is_refused(dragoman, honest, tmp_p
     metadata.write_text(json.dumps(told | {"target_prefix": "nowhere"}))
     refused(dragoman, "from-argos", folder, "has no piece 'nowhere'")
     (folder / "sentencepiece.model").rename(folder / "bpe.model")
-    refused(dragoman, "from-argos", folder, "needs Moses' tokeniser")
+    refused(dragoman, "from-argos", folder, "needs Moses' tokenizer")
     (folder / "bpe.model").unlink()
-    refused(dragoman, "from-argos", folder, "holds no pieces")
+    refused(dragoman, "from-argos", folder, "has no sentencepiece.model")
 
 
 def change_npz(folder: Path, change: Callable[[dict], object], save=np.savez) -> None:
@@ -234,7 +234,7 @@ NPZ = {
     "many layers": (settings_changed(enc_depth=10**9), "at most 1000"),
     "more layers than there are": (settings_changed(dec_depth=7), "is missing"),
     "another activation": (settings_changed(transformer_ffn_activation="gelu"), "is unknown"),
-    "no settings": (lambda arrays: arrays.pop("special:model.yml"), "without settings"),
+    "no settings": (lambda arrays: arrays.pop("special:model.yml"), "have no settings"),
     "a pickle inside": (objects, "cannot be read"),
     "embeddings of another size": (
         lambda arrays: arrays.update(Wemb=arrays["Wemb"][:-2]),
@@ -283,7 +283,7 @@ def test_aliases_and_impossible_values_in_settings_are_refused(
         refused(dragoman, "from-marian", folder, "cannot be read")
 
 
-def test_a_package_that_swells_or_is_damaged_is_refused(dragoman, tmp_path: Path) -> None:
+def test_a_package_that_expands_too_much_or_is_damaged_is_refused(dragoman, tmp_path: Path) -> None:
     path = tmp_path / "b.argosmodel"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a/model/model.bin", bytes(50_000_000))
@@ -297,7 +297,7 @@ def test_a_package_that_swells_or_is_damaged_is_refused(dragoman, tmp_path: Path
         refused(dragoman, "from-argos", path, "argosmodel")
 
 
-def test_honest_ones_are_converted(honest: Path) -> None:
+def test_intact_models_are_converted(honest: Path) -> None:
     """Else the attacks above would test nothing."""
     from_ctranslate2(honest / "ctranslate2")
     from_argos(honest / "a.argosmodel")

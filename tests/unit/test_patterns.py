@@ -11,13 +11,13 @@ import pytest
 from steps import Counter, TooManyError
 
 from dragoman.decode.promises import placing
-from dragoman.documents import light, web
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents import line_markup, web
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_ENDING
 from dragoman.documents.markdown import segment_of
 from dragoman.documents.prose import subtitle_spans
-from dragoman.documents.protect import protected
-from dragoman.documents.segment import texts, written
+from dragoman.documents.protect import protect
+from dragoman.documents.segment import serialize, texts
 from dragoman.text import numbers
 from dragoman.text.verbatim import verbatim_spans
 
@@ -68,7 +68,7 @@ def pumped(repeated: str, before: str = "", behind: str = "") -> str:
 
 def read(ending: str, text: str) -> None:
     with contextlib.suppress(DocumentError):
-        BY_ENDING[ending].read(text.encode(), Options())
+        BY_ENDING[ending].read(text.encode(), ReadOptions())
 
 
 ATTACKS: dict[str, Callable[[], object]] = {
@@ -79,8 +79,8 @@ ATTACKS: dict[str, Callable[[], object]] = {
     "verbatim version": lambda: verbatim_spans(pumped(".111", "1", "a")),
     "verbatim phone": lambda: verbatim_spans(pumped("+1" + "1" * 40 + " ")),
     "verbatim called": lambda: verbatim_spans(pumped("tel 12 34 56, ")),
-    "protect words": lambda: protected(pumped("%s")),
-    "protect comments": lambda: protected(pumped("<!--")),
+    "protect words": lambda: protect(pumped("%s")),
+    "protect comments": lambda: protect(pumped("<!--")),
     "html attributes": lambda: web.name_language(pumped("a", "<html ", ">"), "de"),
     "html attribute names": lambda: list(web.find_spans(pumped("a", "<p ", ">"))),
     "html titles": lambda: list(web.find_spans(pumped("<b title='a'>b</b>"))),
@@ -104,7 +104,7 @@ ATTACKS: dict[str, Callable[[], object]] = {
     "srt": lambda: list(subtitle_spans(pumped(" ", "00:01.000 --> 00:02.000\n"))),
     "xliff files": lambda: BY_ENDING[".xlf"].read(
         pumped("<file/>", '<xliff version="1.2">', "<trans-unit><source>a</source></trans-unit>"
-               "</xliff>").encode(), Options(to="de")).write([("b",)]),
+               "</xliff>").encode(), ReadOptions(to="de")).write([("b",)]),
     "sentence ends": lambda: placing._ends_sentence(pumped(".", "", "a")),
     "groups": lambda: numbers.rewritten(pumped(",111", "1"), "en", "de"),
     "times": lambda: numbers.in_24_hours(pumped("3pm "), "en", "de"),
@@ -130,7 +130,7 @@ def test_lines_of_subtitles_are_balanced_soon() -> None:
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_properties_are_read_whatever_ends_their_lines(newline: str) -> None:
     raw = newline.join(["# kept", "a = One \\", "  two", "b=Three", ""]).encode()
-    document = BY_ENDING[".properties"].read(raw, Options())
+    document = BY_ENDING[".properties"].read(raw, ReadOptions())
     assert ["".join(texts(segment)) for segment in document.segments] == ["One two", "Three"]
     assert document.write([("X",), ("Y",)]) == newline.join(["# kept", "a = X", "b=Y", ""]).encode()
 
@@ -138,19 +138,19 @@ def test_properties_are_read_whatever_ends_their_lines(newline: str) -> None:
 def test_an_odd_comment_is_a_mark_and_what_follows_it_a_text() -> None:
     (span,) = web.find_spans("<p>One <!x> two <!-- y --> three")
     assert list(texts(span.segment)) == ["One ", " two ", " three"]
-    assert written(span.segment) == "One <!x> two <!-- y --> three"
+    assert serialize(span.segment) == "One <!x> two <!-- y --> three"
 
 
 def test_a_po_entry_is_fuzzy_by_its_own_comment_alone() -> None:
     raw = b'#, fuzzy\r\nmsgid "a"\r\nmsgstr ""\r\n\r\nmsgid "b"\r\nmsgstr ""\r\n'
-    document = BY_ENDING[".po"].read(raw, Options())
+    document = BY_ENDING[".po"].read(raw, ReadOptions())
     assert document.write([("c",), ("d",)]).count(b"fuzzy") == 2
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_a_line_of_blanks_leaves_no_line_end_in_a_wrapped_text(newline: str) -> None:
     wrapped = f"a {newline} \t{newline}b"
-    assert light.unwrapped(wrapped) == "a  b"
+    assert line_markup.unwrap(wrapped) == "a  b"
     assert segment_of(wrapped.replace("\r", "")) == ("a  b",)
 
 

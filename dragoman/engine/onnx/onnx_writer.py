@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from dragoman.storage.protobuf import of_bytes, of_float, of_int, of_text
+from dragoman.storage.protobuf import bytes_field, float_field, int_field, text_field
 
 FLOAT, UINT8, INT8, INT32, INT64 = 1, 2, 3, 6, 7  # TensorProto.DataType
 KINDS = {
@@ -30,8 +30,8 @@ Attribute = int | float | Sequence[int] | np.ndarray
 def tensor(array: np.ndarray, name: str = "") -> bytes:
     """Write a TensorProto that contains its data."""
     little_endian = array.astype(array.dtype.newbyteorder("<")).tobytes()
-    named = of_text(8, name) if name else b""
-    return _tensor_kind(array.dtype, array.shape) + named + of_bytes(9, little_endian)
+    named = text_field(8, name) if name else b""
+    return _tensor_kind(array.dtype, array.shape) + named + bytes_field(9, little_endian)
 
 
 def external_tensor(
@@ -39,16 +39,23 @@ def external_tensor(
 ) -> bytes:
     """Write a TensorProto whose data is in a file, or in the array that replaces the file."""
     place = {"location": location, "offset": str(offset), "length": str(length)}
-    entries = (of_bytes(13, of_text(1, key) + of_text(2, value)) for key, value in place.items())
-    return _tensor_kind(dtype, shape) + of_text(8, name) + b"".join(entries) + of_int(14, EXTERNAL)
+    entries = (
+        bytes_field(13, text_field(1, key) + text_field(2, value)) for key, value in place.items()
+    )
+    return (
+        _tensor_kind(dtype, shape)
+        + text_field(8, name)
+        + b"".join(entries)
+        + int_field(14, EXTERNAL)
+    )
 
 
 def value_info(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
     """Write a ValueInfoProto: an input or output of a graph; names stand for variable sizes."""
-    sizes = (of_int(1, size) if isinstance(size, int) else of_text(2, size) for size in shape)
-    dimensions = b"".join(of_bytes(1, size) for size in sizes)  # TensorShapeProto
-    tensor_type = of_int(1, kind) + of_bytes(2, dimensions)  # TypeProto.Tensor
-    return of_text(1, name) + of_bytes(2, of_bytes(1, tensor_type))
+    sizes = (int_field(1, size) if isinstance(size, int) else text_field(2, size) for size in shape)
+    dimensions = b"".join(bytes_field(1, size) for size in sizes)  # TensorShapeProto
+    tensor_type = int_field(1, kind) + bytes_field(2, dimensions)  # TypeProto.Tensor
+    return text_field(1, name) + bytes_field(2, bytes_field(1, tensor_type))
 
 
 def node(
@@ -59,12 +66,12 @@ def node(
     attributes: Mapping[str, Attribute],
 ) -> bytes:
     """Write a NodeProto: one operation."""
-    message = b"".join(of_text(1, name) for name in inputs)
-    message += b"".join(of_text(2, name) for name in outputs) + of_text(4, kind)
+    message = b"".join(text_field(1, name) for name in inputs)
+    message += b"".join(text_field(2, name) for name in outputs) + text_field(4, kind)
     # Sorted, so that the same graph always gives the same bytes.
     for name, value in sorted(attributes.items()):
-        message += of_bytes(5, _attribute(name, value))
-    return message + of_text(7, domain)
+        message += bytes_field(5, _attribute(name, value))
+    return message + text_field(7, domain)
 
 
 def model(
@@ -79,31 +86,40 @@ def model(
     """Write a ModelProto with its GraphProto; `opsets` are the operators' versions by domain."""
     graph = (
         _all(1, nodes)
-        + of_text(2, name)
+        + text_field(2, name)
         + _all(5, initializers)
         + _all(11, inputs)
         + _all(12, outputs)
     )
     # OperatorSetIdProto
-    imports = (of_text(1, domain) + of_int(2, version) for domain, version in opsets.items())
-    return of_int(1, ir_version) + of_text(2, "dragoman") + of_bytes(7, graph) + _all(8, imports)
+    imports = (text_field(1, domain) + int_field(2, version) for domain, version in opsets.items())
+    return (
+        int_field(1, ir_version)
+        + text_field(2, "dragoman")
+        + bytes_field(7, graph)
+        + _all(8, imports)
+    )
 
 
 def _attribute(name: str, value: Attribute) -> bytes:
     """Write an AttributeProto."""
     if isinstance(value, np.ndarray):
-        return of_text(1, name) + of_bytes(5, tensor(value)) + of_int(20, OF_TENSOR)
+        return text_field(1, name) + bytes_field(5, tensor(value)) + int_field(20, OF_TENSOR)
     if isinstance(value, int):
-        return of_text(1, name) + of_int(3, value) + of_int(20, OF_INT)
+        return text_field(1, name) + int_field(3, value) + int_field(20, OF_INT)
     if isinstance(value, float):
-        return of_text(1, name) + of_float(2, value) + of_int(20, OF_FLOAT)
-    return of_text(1, name) + b"".join(of_int(8, each) for each in value) + of_int(20, OF_INTS)
+        return text_field(1, name) + float_field(2, value) + int_field(20, OF_FLOAT)
+    return (
+        text_field(1, name)
+        + b"".join(int_field(8, each) for each in value)
+        + int_field(20, OF_INTS)
+    )
 
 
 def _tensor_kind(dtype: np.dtype, shape: Sequence[int]) -> bytes:
-    return b"".join(of_int(1, size) for size in shape) + of_int(2, KINDS[dtype])
+    return b"".join(int_field(1, size) for size in shape) + int_field(2, KINDS[dtype])
 
 
 def _all(number: int, messages: Iterable[bytes]) -> bytes:
     """Write a repeated field."""
-    return b"".join(of_bytes(number, message) for message in messages)
+    return b"".join(bytes_field(number, message) for message in messages)

@@ -39,8 +39,8 @@ def test_a_bundle_needs_nothing_else_and_survives_a_round_trip(bundle, tmp_path)
     ).read_bytes()
 
 
-def test_float_weights_may_be_written_to(trained: Path) -> None:
-    """What a file holds is read where it lies, and may not."""
+def test_float_weights_are_writable(trained: Path) -> None:
+    """Stored weights are read-only views of the file."""
     bundle = read_bundle(trained)
     assert not any(array.flags.writeable for array in bundle.weights.values())
     assert all(array.flags.writeable for array in bundle.float_weights().values())
@@ -72,7 +72,7 @@ def test_damage_is_reported_with_the_file(bundle, name: str, damage: str) -> Non
         ({"files": 3}, "cannot be read"),
     ],
 )
-def test_a_manifest_that_lies_is_refused(bundle, change: dict, words: str) -> None:
+def test_a_false_manifest_is_refused(bundle, change: dict, words: str) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     (bundle / "manifest.json").write_text(json.dumps({**manifest, **change}))
     with pytest.raises(BundleError, match=words):
@@ -86,7 +86,7 @@ def test_a_link_out_of_the_bundle_is_not_followed(bundle, tmp_path) -> None:
         read_bundle(bundle)
 
 
-def test_missing_and_unfinished_folders_have_their_own_words(tmp_path) -> None:
+def test_missing_and_unfinished_folders_have_their_own_messages(tmp_path) -> None:
     with pytest.raises(BundleError, match="no such model folder"):
         read_bundle(tmp_path / "nowhere")
     with pytest.raises(BundleError, match="not a model folder"):

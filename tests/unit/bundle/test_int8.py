@@ -10,7 +10,7 @@ from dragoman.bundle.int8 import (
 )
 
 
-def test_int8_errs_by_half_a_step_at_most_and_leaves_vectors_alone() -> None:
+def test_int8_errs_by_half_a_step_at_most_and_keeps_vectors() -> None:
     draw = np.random.default_rng(1)
     weights = {
         "matrix": draw.normal(size=(5, 32)).astype(np.float32)
@@ -29,7 +29,7 @@ def test_int8_errs_by_half_a_step_at_most_and_leaves_vectors_alone() -> None:
         assert np.array_equal(again[name], weights[name])
 
 
-def test_quantising_what_is_quantized_changes_nothing() -> None:
+def test_quantizing_twice_changes_nothing() -> None:
     weights = {"matrix": np.random.default_rng(2).normal(size=(6, 16)).astype(np.float32)}
     once = quantize(weights)
     twice = quantize(dequantize(once))

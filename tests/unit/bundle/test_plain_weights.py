@@ -1,4 +1,4 @@
-"""The table of weights beside the models that torch builds, and what does not fit it."""
+"""The table of weights agrees with the models that torch builds, and rejects others."""
 
 import tracemalloc
 from dataclasses import replace
@@ -25,7 +25,7 @@ VARIANTS = [
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 @pytest.mark.parametrize("shared", [True, False])
-def test_the_table_is_what_torch_builds(settings: dict, shared: bool) -> None:
+def test_names_and_shapes_are_those_of_the_torch_model(settings: dict, shared: bool) -> None:
     config = small_config(**settings).model
     source, target = vocabulary(23), vocabulary(23 if shared else 31)
     model = build_model(config, source, target, shared)

@@ -45,7 +45,7 @@ def test_an_installed_package_adds_a_variant(installed: Path) -> None:
 
 def test_an_installed_package_adds_a_format(installed: Path) -> None:
     assert formats.format_of("letter.note").name == "note"
-    assert formats.named("note").endings == (".note",)
+    assert formats.format_named("note").endings == (".note",)
 
 
 def test_plugins_are_not_imported_before_a_name_is_unknown(installed: Path) -> None:
@@ -57,7 +57,7 @@ def test_plugins_are_not_imported_before_a_name_is_unknown(installed: Path) -> N
 def test_names_without_a_plugin_stay_unknown(installed: Path) -> None:
     with pytest.raises(ConfigError, match=r"model\.positions\.kind is 'circle'"):
         make_config("tiny", settings={"model.positions.kind": "circle"})
-    with pytest.raises(DocumentError, match="of no format"):
+    with pytest.raises(DocumentError, match="has no supported format"):
         formats.format_of("letter.circle")
 
 

@@ -15,7 +15,7 @@ def test_a_pair_that_firefox_does_not_have_is_refused_before_anything_is_fetched
 
     def settings(address: str) -> dict[str, object]:
         fetched.append(address)
-        raise BundleError("the settings were asked for.")
+        raise BundleError("the settings were requested.")
 
     listed = [firefox.FirefoxModel("de", "en", "1.0", ())]
     monkeypatch.setattr(firefox, "firefox_models", lambda: listed)
@@ -23,5 +23,5 @@ def test_a_pair_that_firefox_does_not_have_is_refused_before_anything_is_fetched
     with pytest.raises(BundleError, match="has no model firefox/de-xx"):
         firefox.download("firefox/de-xx", tmp_path)
     assert not fetched
-    with pytest.raises(BundleError, match="settings were asked for"):
+    with pytest.raises(BundleError, match="settings were requested"):
         firefox.download("firefox/de-en", tmp_path)

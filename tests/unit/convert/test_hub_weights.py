@@ -1,4 +1,4 @@
-"""Which files of weights are fetched: those of the first kind that a model has."""
+"""The weights of a model are fetched in its first available format."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SHARD = "model-00001-of-00001.safetensors"
     ],
     ids=["one file", "shards", "pickle"],
 )
-def test_weights_are_fetched_in_the_best_form_that_there_is(
+def test_weights_are_fetched_in_the_best_available_format(
     tmp_path: Path, monkeypatch, there: set[str], asked: list[str]
 ) -> None:
     wanted: list[str] = []

@@ -1,4 +1,4 @@
-"""Firefox's files, written from their layout: what the reader makes of them and refuses."""
+"""The reader of Firefox's files, on files written from their layout."""
 
 import struct
 from pathlib import Path
@@ -57,14 +57,14 @@ def test_matrices_keep_the_bytes_that_they_came_in(packed: Path) -> None:
         np.testing.assert_allclose(scales, 1 / factor, rtol=1e-6)
 
 
-def test_int8_leaves_bytes_as_they_are(packed: Path) -> None:
+def test_int8_keeps_bytes(packed: Path) -> None:
     bundle = from_marian(packed)
     again = to_onnx(bundle, int8=True)
     for name, array in bundle.weights.items():
         assert np.array_equal(again.weights[name], array)
 
 
-def test_a_matrix_is_that_which_was_packed_but_for_rounding() -> None:
+def test_a_packed_matrix_is_restored_up_to_rounding() -> None:
     matrix = np.random.default_rng(2).normal(size=(8, 24)).astype(np.float32)
     words = np.random.default_rng(3).normal(size=(10, 8)).astype(np.float32)
     raw = packed_model({"a_W1": matrix, "Wemb": words}, b"type: transformer")
@@ -76,7 +76,7 @@ def test_a_matrix_is_that_which_was_packed_but_for_rounding() -> None:
     assert not any(name.endswith("QuantMultA") for name in arrays)
 
 
-def test_a_lexical_shortlist_holds_the_first_pieces_and_those_of_each_source_piece(
+def test_a_lexical_shortlist_has_the_first_pieces_and_each_source_pieces_candidates(
     packed: Path,
 ) -> None:
     bundle = from_marian(packed)
@@ -101,15 +101,13 @@ def test_a_settings_file_may_name_the_files(packed: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [MODEL, LISTS])
-def test_a_file_that_is_cut_off_is_refused_in_one_line(
-    packed: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_truncated_file_is_refused_in_one_line(packed: Path, tmp_path: Path, name: str) -> None:
     for path in packed.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     raw = (packed / name).read_bytes()
     for length in (0, 7, 16, 40, 47, len(raw) // 8, len(raw) // 2, len(raw) - 1000):
         (tmp_path / name).write_bytes(raw[:length])
-        with pytest.raises(ConversionError, match=r"cut off|missing|no binary|settings") as error:
+        with pytest.raises(ConversionError, match=r"truncated|missing|not a|settings") as error:
             from_marian(tmp_path)
         assert "\n" not in str(error.value)
 
@@ -131,7 +129,7 @@ def test_a_shortlist_of_another_vocabulary_is_refused(packed: Path, tmp_path: Pa
     with pytest.raises(ConversionError, match="target vocabulary"):
         from_marian(tmp_path)
     (tmp_path / LISTS).write_bytes(bytes(100))
-    with pytest.raises(ConversionError, match="no binary shortlist"):
+    with pytest.raises(ConversionError, match="not a binary shortlist"):
         from_marian(tmp_path)
 
 
@@ -143,7 +141,7 @@ def test_a_folder_of_neither_kind_says_what_it_looked_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "offsets",
     [
-        # Modulo 2**64 each is larger than the one before by 2**63 - 1, 2**63 - 1 and 2: together 0.
+        # Modulo 2**64 each exceeds its predecessor by 2**63 - 1, 2**63 - 1 and 2: 0 in total.
         [0, 2**63 - 1, 2**64 - 2, 0],
         [0, 2**62, 2**63, 3 * 2**62, 0],
         [2**64 - 1, 0],
@@ -151,7 +149,7 @@ def test_a_folder_of_neither_kind_says_what_it_looked_for(tmp_path: Path) -> Non
         [0, 2],
     ],
 )
-def test_offsets_that_do_not_go_up_are_refused_before_they_are_followed(offsets) -> None:
+def test_decreasing_offsets_are_refused_before_use(offsets) -> None:
     raw = struct.pack(f"<6Q{len(offsets)}Q", MAGIC, 0, 4, 4, len(offsets), 0, *offsets)
     vocabulary = BytePairs((KEPT / "shared.spm").read_bytes()).vocabulary
     with pytest.raises(ConversionError, match=r"lex\.bin"):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dragoman.documents.document import Options
+from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import format_of
-from dragoman.documents.segment import codes, shown
+from dragoman.documents.segment import codes, plain_text
 
 
 @pytest.mark.parametrize(
@@ -16,14 +16,14 @@ from dragoman.documents.segment import codes, shown
         ("The end](a.html) of it.", "The end of it.", ["](a.html)"]),
     ],
 )
-def test_what_leads_somewhere_is_a_code_and_the_rest_is_text(text, words, marks) -> None:
-    (segment,) = format_of("a.md").read(text.encode() + b"\n", Options()).segments
-    assert shown(segment) == words
+def test_links_and_references_are_codes_and_other_brackets_text(text, words, marks) -> None:
+    (segment,) = format_of("a.md").read(text.encode() + b"\n", ReadOptions()).segments
+    assert plain_text(segment) == words
     assert [code.raw for code in codes(segment)] == marks
 
 
-def test_formatting_right_behind_a_brace_belongs_to_it() -> None:
+def test_formatting_directly_after_a_brace_belongs_to_its_group() -> None:
     raw = rb"{\rtf1\ansi One {\b two} three.\par}"
-    (segment,) = format_of("a.rtf").read(raw, Options()).segments
-    assert shown(segment) == "One two three."
+    (segment,) = format_of("a.rtf").read(raw, ReadOptions()).segments
+    assert plain_text(segment) == "One two three."
     assert [code.raw.strip() for code in codes(segment)] == [r"{\b", "}"]

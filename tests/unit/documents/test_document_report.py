@@ -1,22 +1,22 @@
-"""What a document's translation tells of itself."""
+"""The report on a translated document, and the edges of its segments."""
 
 import pytest
 from test_document_segments import drive, identical
 
 from dragoman.decode.promises.glossary import Glossary
-from dragoman.documents.document import Document, Doubt
+from dragoman.documents.document import Document, QualityWarning
 from dragoman.documents.formats import format_of, read
-from dragoman.documents.inline import Said
-from dragoman.documents.report import Report, Row, report_of
-from dragoman.documents.segment import Code, Kind, trimmed, written
-from dragoman.documents.translating import Repeated, Sentence, translating
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.report import Report, ReportRow, report_of
+from dragoman.documents.rounds import SentenceRequest, UniqueSegments, translation_rounds
+from dragoman.documents.segment import Code, Kind, serialize, strip_edges
 
 
-def turned(sentence: Sentence) -> Said:
+def turned(sentence: SentenceRequest) -> SentenceResult:
     """The words from last to first, in capitals."""
     words = sentence.text.upper().split()
     links = tuple((i, len(words) - 1 - i) for i in range(len(words)))
-    return Said(" ".join(reversed(words)), links)
+    return SentenceResult(" ".join(reversed(words)), links)
 
 
 @pytest.mark.parametrize(
@@ -26,46 +26,48 @@ def turned(sentence: Sentence) -> Said:
 )  # fmt: skip
 def test_the_number_before_an_item_never_moves(text: str) -> None:
     number = text[: text.index("Big")]
-    assert written(drive([(text,)], turned)[0]) == f"{number}DOGS BIG"
+    assert serialize(drive([(text,)], turned)[0]) == f"{number}DOGS BIG"
 
 
 @pytest.mark.parametrize("text", ["3 big dogs", "2.5 million dogs", "3. Mai 2020", "A dog"])
-def test_what_only_looks_like_numbering_is_part_of_its_sentence(text: str) -> None:
-    assert trimmed((text,))[0] == ()
+def test_text_that_only_looks_like_numbering_is_translated(text: str) -> None:
+    assert strip_edges((text,))[0] == ()
 
 
-def test_dots_and_the_number_of_a_page_stay_at_the_end() -> None:
-    assert written(drive([("1. Big dogs ........ 17",)], turned)[0]) == "1. DOGS BIG ........ 17"
+def test_dots_and_page_numbers_stay_at_the_end() -> None:
+    assert serialize(drive([("1. Big dogs ........ 17",)], turned)[0]) == "1. DOGS BIG ........ 17"
 
 
 def test_a_colon_at_the_end_stays_there() -> None:
-    said = drive([("Big dogs:",)], lambda sentence: Said("Große Hunde."))
-    assert written(said[0]) == "Große Hunde:"
+    said = drive([("Big dogs:",)], lambda sentence: SentenceResult("Große Hunde."))
+    assert serialize(said[0]) == "Große Hunde:"
 
 
 def test_a_link_in_an_element_with_a_line_break_follows_its_words() -> None:
     b = Code("<b>", Kind.OPEN, "b"), Code("</b>", Kind.CLOSE, "b")
     a = Code("<a>", Kind.OPEN, "a"), Code("</a>", Kind.CLOSE, "a")
     segment = (b[0], "One ", a[0], "two", a[1], Code("<br>", Kind.BREAK), "three", b[1])
-    assert written(drive([segment], turned)[0]) == "<b><a>TWO</a> ONE<br>THREE</b>"
+    assert serialize(drive([segment], turned)[0]) == "<b><a>TWO</a> ONE<br>THREE</b>"
 
 
-def test_what_is_repeated_is_translated_once_and_alike() -> None:
+def test_repeated_segments_are_translated_once() -> None:
     segments = [("A dog.",), ("A cat.",), ("A dog.",), ("A dog.",)]
-    repeated = Repeated(segments)
+    unique = UniqueSegments(segments)
     asked, done = [], []
-    for window in repeated.windows(1):
+    for window in unique.windows(1):
         asked += window
-        done.append(repeated.learn(window, [(f"{window[0][0]} {len(asked)}",)]))
+        done.append(unique.add(window, [(f"{window[0][0]} {len(asked)}",)]))
     assert asked == [("A dog.",), ("A cat.",)]
     assert done == [3, 1]
-    assert repeated.translated() == [("A dog. 1",), ("A cat. 2",), ("A dog. 1",), ("A dog. 1",)]
+    assert unique.translated() == [("A dog. 1",), ("A cat. 2",), ("A dog. 1",), ("A dog. 1",)]
 
 
-def test_a_report_shows_what_is_doubtful_first_and_escapes_texts() -> None:
+def test_a_report_shows_doubtful_texts_first_and_escapes_them() -> None:
     segments = [("One <b> dog.",), ("In 1999 it was.",), ("Berlin",), ("Hard words.",)]
     document = Document(
-        segments, lambda said: b"", {("Hard words.",): Doubt("the model is unsure (12%)", 0.12)}
+        segments,
+        lambda said: b"",
+        {("Hard words.",): QualityWarning("the model is unsure (12%)", 0.12)},
     )
     said = [("Ein <b> Hund.",), ("Es war 1998.",), ("Berlin",), ("Harte Worte.",)]
     report = report_of(document, said)
@@ -78,7 +80,7 @@ def test_a_report_shows_what_is_doubtful_first_and_escapes_texts() -> None:
     assert "<i>" not in page
 
 
-def test_a_report_tells_what_became_of_each_term() -> None:
+def test_a_report_shows_the_state_of_each_term() -> None:
     segments = [("All <b> orders.",), ("An order.",), ("A dog.",)]
     said = [("Alle <b> Aufträge.",), ("Ein Befehl.",), ("Ein Hund.",)]
     plain = report_of(Document(segments, lambda said: b""), said)
@@ -93,31 +95,36 @@ def test_a_report_tells_what_became_of_each_term() -> None:
     assert "<td>order → Auftrag<small>refused</small></td>" in page
 
 
-def test_the_rounds_tell_which_translations_are_doubtful() -> None:
-    doubts: dict = {}
+def test_unsure_translations_get_a_warning() -> None:
+    warnings: dict = {}
     segments = [("Sure words.",), ("Unsure words.",)]
-    rounds = translating(segments, doubts)
+    rounds = translation_rounds(segments, warnings)
     asked = next(rounds)
     with pytest.raises(StopIteration):
-        rounds.send([Said("x", (), 0.9 if "Sure" in sentence.text else 0.2) for sentence in asked])
-    assert doubts == {("Unsure words.",): Doubt("the model is unsure (20%)", 0.2)}
+        rounds.send(
+            [SentenceResult("x", (), 0.9 if "Sure" in sentence.text else 0.2) for sentence in asked]
+        )
+    assert warnings == {("Unsure words.",): QualityWarning("the model is unsure (20%)", 0.2)}
 
 
-def test_the_least_sure_of_the_doubtful_texts_comes_first() -> None:
+def test_doubtful_texts_are_sorted_by_confidence() -> None:
     segments = [("One.",), ("Two.",), ("Three.",)]
-    doubts = {("One.",): Doubt("unsure", 0.4), ("Three.",): Doubt("unsure", 0.1)}
-    report = report_of(Document(segments, lambda said: b"", doubts), [("A.",), ("B.",), ("C.",)])
+    warnings = {
+        ("One.",): QualityWarning("unsure", 0.4),
+        ("Three.",): QualityWarning("unsure", 0.1),
+    }
+    report = report_of(Document(segments, lambda said: b"", warnings), [("A.",), ("B.",), ("C.",)])
     page = report.as_page("a.md")
     assert page.index("Three.") < page.index("One.") < page.index("Two.")
 
 
-def test_a_file_that_comes_back_unchanged_is_left_and_told_so() -> None:
+def test_a_report_marks_a_file_that_came_back_unchanged() -> None:
     document = read("a.md", b"# One\n\nTwo `x`\n\n42\n", format_of("a.md"))
     said = drive(document.segments, identical)
     assert report_of(document, said).counts["left"] == 2
 
 
-def test_a_report_marks_texts_that_came_back_empty_or_as_they_were() -> None:
+def test_a_report_marks_texts_that_came_back_empty_or_unchanged() -> None:
     segments = [("Open the file.",), ("Close the file.",), ("Berlin",)]
     said = [("",), ("Close the file.",), ("Berlin",)]
     report = report_of(Document(segments, lambda said: b""), said)
@@ -128,7 +135,7 @@ def test_a_report_marks_texts_that_came_back_empty_or_as_they_were() -> None:
     ]
 
 
-def test_a_report_marks_translations_of_quite_another_length() -> None:
+def test_a_report_marks_translations_of_very_different_length() -> None:
     before = "A text of thirty letters, this"
     said = [(before[:10],), (before[:11],), (before * 2,), (before * 3,)]
     document = Document([(before,)] * len(said), lambda said: b"")
@@ -136,7 +143,7 @@ def test_a_report_marks_translations_of_quite_another_length() -> None:
     assert [row.why for row in report_of(document, said).rows] == [odd, "", "", odd]
 
 
-def test_a_page_counts_the_terms_of_a_report_once(monkeypatch) -> None:
+def test_a_report_page_counts_each_term_once(monkeypatch) -> None:
     """Counting reads every row, and a report may have a hundred thousand."""
     counted = []
     count = Report.terms.fget
@@ -146,5 +153,5 @@ def test_a_page_counts_the_terms_of_a_report_once(monkeypatch) -> None:
         return count(report)
 
     monkeypatch.setattr(Report, "terms", property(counting))
-    Report([Row("translated", "a", "b")] * 50).as_page("name")
+    Report([ReportRow("translated", "a", "b")] * 50).as_page("name")
     assert len(counted) == 1

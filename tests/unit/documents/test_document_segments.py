@@ -1,4 +1,4 @@
-"""Whatever a translator says: every code comes back, once, in its element."""
+"""Every code comes back exactly once and in its element, for any translator."""
 
 import random
 import re
@@ -7,10 +7,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.documents.inline import Plain, Said
-from dragoman.documents.protect import gains, protected, within
-from dragoman.documents.segment import Code, Kind, codes, made, same_structure, trimmed, written
-from dragoman.documents.translating import Sentence, translating
+from dragoman.documents.inline import MaskedSegment, SentenceResult
+from dragoman.documents.protect import adds_protected, protect, protect_texts
+from dragoman.documents.rounds import SentenceRequest, translation_rounds
+from dragoman.documents.segment import (
+    Code,
+    Kind,
+    codes,
+    normalize,
+    same_structure,
+    serialize,
+    strip_edges,
+)
 from dragoman.text.verbatim import names
 
 PLACEHOLDERS = [
@@ -24,7 +32,7 @@ WORDS = ["The", "dog", "sleeps", "in", "our", "old", "house.", "Really?", "Yes,"
 
 def drive(segments, say):
     """Run the rounds with a translator of our own."""
-    rounds = translating(segments)
+    rounds = translation_rounds(segments)
     try:
         asked = next(rounds)
         while True:
@@ -33,16 +41,16 @@ def drive(segments, say):
         return end.value
 
 
-def identical(sentence: Sentence) -> Said:
+def identical(sentence: SentenceRequest) -> SentenceResult:
     count = len(sentence.text.split())
-    return Said(sentence.text, tuple((i, i) for i in range(count)))
+    return SentenceResult(sentence.text, tuple((i, i) for i in range(count)))
 
 
 def scrambler(seed: int):
     """Drops, doubles, moves and invents words, and links them at random."""
     draw = random.Random(seed)
 
-    def say(sentence: Sentence) -> Said:
+    def say(sentence: SentenceRequest) -> SentenceResult:
         words = sentence.text.split()
         said = [word for word in words for _ in range(draw.choice([0, 1, 1, 1, 2]))]
         draw.shuffle(said)
@@ -50,7 +58,7 @@ def scrambler(seed: int):
             ["neu", "%s", "{0}", "<b>", "X47", "4817", "&amp;"], k=draw.randrange(3)
         )
         links = tuple((draw.randrange(len(words)), t) for t in range(len(said)))
-        return Said(" ".join(said), links if draw.random() < 0.8 else ())
+        return SentenceResult(" ".join(said), links if draw.random() < 0.8 else ())
 
     return say
 
@@ -88,10 +96,10 @@ def marked_texts(draw) -> str:
 @example("The dog ada@example.orghttps://example.org/a?b=c sleeps", 1)
 def test_no_translator_can_lose_gain_or_move_a_code(text: str, seed: int) -> None:
     (after,) = drive([(text,)], scrambler(seed))
-    before = within((text,))
+    before = protect_texts((text,))
     assert same_structure(before, after)
     # by an independent look at the text: as many of each, and tags balanced
-    shown = written(after)
+    shown = serialize(after)
     for placeholder in ("%(name)s", "{name}", "https://example.org/a?b=c", "report.docx", "{{x}}"):
         assert shown.count(placeholder) == text.count(placeholder)
     for name in ("b", "i", "a", "span"):
@@ -107,58 +115,60 @@ def test_no_translator_can_lose_gain_or_move_a_code(text: str, seed: int) -> Non
 
 
 @given(marked_texts())
-def test_what_comes_back_unchanged_is_unchanged(text: str) -> None:
+def test_an_unchanged_translation_returns_the_same_segment(text: str) -> None:
     (after,) = drive([(text,)], identical)
-    assert written(after) == text
+    assert serialize(after) == text
 
 
 def test_tags_follow_the_words_that_they_belong_to() -> None:
-    def say(sentence: Sentence) -> Said:
+    def say(sentence: SentenceRequest) -> SentenceResult:
         assert sentence.linked
         assert sentence.text == "I really like green apples."
-        return Said("Ich mag grüne Äpfel wirklich.", ((0, 0), (2, 1), (3, 2), (4, 3), (1, 4)))
+        return SentenceResult(
+            "Ich mag grüne Äpfel wirklich.", ((0, 0), (2, 1), (3, 2), (4, 3), (1, 4))
+        )
 
     (after,) = drive([("I <em>really</em> like <a href='x'>green apples</a>.",)], say)
-    assert written(after) == "Ich mag <a href='x'>grüne Äpfel</a> <em>wirklich</em>."
+    assert serialize(after) == "Ich mag <a href='x'>grüne Äpfel</a> <em>wirklich</em>."
 
 
 def test_placeholders_without_numbers_keep_their_order() -> None:
-    def backwards(sentence: Sentence) -> Said:
+    def backwards(sentence: SentenceRequest) -> SentenceResult:
         words = sentence.text.split()
-        return Said(" ".join(reversed(words)))
+        return SentenceResult(" ".join(reversed(words)))
 
     (after,) = drive([("copied %s to %d",)], backwards)
-    assert written(after).index("%s") < written(after).index("%d")
+    assert serialize(after).index("%s") < serialize(after).index("%d")
     (after,) = drive([("copied %1$s to %2$d",)], backwards)
-    assert written(after) == "%2$d to %1$s copied"
+    assert serialize(after) == "%2$d to %1$s copied"
 
 
 def test_plurals_are_translated_branch_by_branch() -> None:
-    def upper(sentence: Sentence) -> Said:
-        return Said(sentence.text.upper())
+    def upper(sentence: SentenceRequest) -> SentenceResult:
+        return SentenceResult(sentence.text.upper())
 
     (after,) = drive([("{n, plural, one {# file} other {# files}} left",)], upper)
-    assert written(after) == "{n, plural, one {# FILE} other {# FILES}} LEFT"
+    assert serialize(after) == "{n, plural, one {# FILE} other {# FILES}} LEFT"
 
 
-def test_a_lost_stand_in_is_tried_again_and_then_done_without() -> None:
+def test_a_lost_mask_is_replaced_and_then_avoided() -> None:
     asked: list[str] = []
 
-    def forgetful(sentence: Sentence) -> Said:
+    def forgetful(sentence: SentenceRequest) -> SentenceResult:
         asked.append(sentence.text)
-        return Said(re.sub(r"\b(?:X47|4817)\b", "", sentence.text).upper())
+        return SentenceResult(re.sub(r"\b(?:X47|4817)\b", "", sentence.text).upper())
 
     (after,) = drive([("open {file} now",)], forgetful)
     assert asked == ["open X47 now", "open 4817 now", "open", "now"]
-    assert written(after) == "OPEN {file} NOW"
+    assert serialize(after) == "OPEN {file} NOW"
 
 
-def test_a_stand_in_is_none_that_the_text_has_already() -> None:
+def test_masks_avoid_words_of_the_text() -> None:
     asked: list[str] = []
 
-    def note(sentence: Sentence) -> Said:
+    def note(sentence: SentenceRequest) -> SentenceResult:
         asked.append(sentence.text)
-        return Said(sentence.text)
+        return SentenceResult(sentence.text)
 
     drive([("X47 is at {place}",)], note)
     assert asked == ["X47 is at X60"]
@@ -166,7 +176,7 @@ def test_a_stand_in_is_none_that_the_text_has_already() -> None:
 
 @pytest.mark.parametrize("placeholder", PLACEHOLDERS)
 def test_every_kind_of_placeholder_is_found(placeholder: str) -> None:
-    found = [code.raw for code in codes(protected(f"see {placeholder} here"))]
+    found = [code.raw for code in codes(protect(f"see {placeholder} here"))]
     assert found == [placeholder]
 
 
@@ -176,36 +186,39 @@ def test_ordinary_text_has_no_codes() -> None:
         "It cost $5, at 10:30, e.g. on 3.5. or 2.5 km.",
         "U.S.A. (C) A & B, x < y > z",
     ):
-        assert protected(text) == (text,)
+        assert protect(text) == (text,)
 
 
-def test_a_translation_that_invents_a_placeholder_is_not_taken() -> None:
-    assert gains("five files", "{n} Dateien")
-    assert not gains("{n} files", "{n} Dateien")
-    (after,) = drive([("five files",)], lambda sentence: Said("%s Dateien"))
-    assert written(after) == "five files"
+def test_a_translation_that_invents_a_placeholder_is_rejected() -> None:
+    assert adds_protected("five files", "{n} Dateien")
+    assert not adds_protected("{n} files", "{n} Dateien")
+    (after,) = drive([("five files",)], lambda sentence: SentenceResult("%s Dateien"))
+    assert serialize(after) == "five files"
 
 
-def test_hostile_texts_take_no_quadratic_time() -> None:
+def test_hostile_texts_take_linear_time() -> None:
     """Each is read in well under a second; in quadratic time it would be minutes."""
     for unit in ("<!--", "{{", "a_", "/a", "{a,plural,x{", "%(", "&a", "a@a.", "<a "):
-        assert written(protected(unit * 20_000)) == unit * 20_000
+        assert serialize(protect(unit * 20_000)) == unit * 20_000
     deep = "<b>" * 3000 + "word" + "</b>" * 3000
-    (after,) = drive([(deep,)], lambda sentence: Said("Wort"))
-    assert written(after) == deep.replace("word", "Wort")
+    (after,) = drive([(deep,)], lambda sentence: SentenceResult("Wort"))
+    assert serialize(after) == deep.replace("word", "Wort")
 
 
-def test_elements_are_nested_whatever_the_markup() -> None:
+def test_elements_become_well_nested() -> None:
     opening, closing = Code("<b>", Kind.OPEN, "b"), Code("</i>", Kind.CLOSE, "i")
-    assert [code.kind for code in codes(made([opening, "x", closing]))] == [Kind.MARK, Kind.MARK]
-    before, inner, after = trimmed(made([" ", Code("<br>", Kind.MARK), " a ", "b "]))
-    assert (written(before), inner, after) == (" <br> ", ("a b",), (" ",))
+    assert [code.kind for code in codes(normalize([opening, "x", closing]))] == [
+        Kind.MARK,
+        Kind.MARK,
+    ]
+    before, inner, after = strip_edges(normalize([" ", Code("<br>", Kind.MARK), " a ", "b "]))
+    assert (serialize(before), inner, after) == (" <br> ", ("a b",), (" ",))
 
 
 def placed(text: str, said: str, links: str) -> str:
     """A text with tags, its translation, and for each target word the source word linked to it."""
     numbers = tuple((int(source), t) for t, source in enumerate(links.split()))
-    return written(drive([(text,)], lambda sentence: Said(said, numbers))[0])
+    return serialize(drive([(text,)], lambda sentence: SentenceResult(said, numbers))[0])
 
 
 def test_a_link_lands_on_its_word_and_not_on_an_article() -> None:
@@ -242,12 +255,12 @@ def test_an_element_does_not_begin_with_a_small_word_if_its_source_does_not() ->
     assert after == "Es ist jetzt <b>in Gebrauch</b>"
 
 
-def test_a_name_stays_in_its_element_whatever_the_links_say() -> None:
+def test_a_name_stays_in_its_element_against_the_links() -> None:
     after = placed("We met <b>Ada</b> there", "Dort trafen wir Ada", "2 1 0 3")
     assert after == "Dort trafen wir <b>Ada</b>"
 
 
-def test_links_that_do_not_fit_the_words_are_not_believed() -> None:
+def test_links_that_do_not_fit_the_words_are_ignored() -> None:
     """Then words at like places are linked."""
     after = placed("We met <b>friends</b> there", "Wir trafen Freunde dort", "3 3 3")
     assert after == "Wir trafen <b>Freunde</b> dort"
@@ -260,27 +273,27 @@ def test_an_element_ends_with_punctuation_only_if_its_source_does() -> None:
     assert placed("Say <b>yes!</b>", "Sag ja!", "0 1") == "Sag <b>ja!</b>"
 
 
-def test_an_element_that_no_word_is_linked_to_stands_at_a_like_place() -> None:
+def test_an_element_without_links_is_placed_proportionally() -> None:
     after = placed("Read <b>it</b> again today please", "Bitte heute nochmal lesen", "4 3 2 0")
     assert after == "Bitte <b>heute</b> nochmal lesen"
 
 
-def test_punctuation_behind_a_code_stays_if_a_text_is_translated_in_pieces() -> None:
-    """By itself, a full stop before a sentence is nothing that a translator repeats."""
+def test_punctuation_after_a_code_stays_in_piecewise_translation() -> None:
+    """A translator may drop a full stop before a sentence."""
 
-    def words_alone(sentence: Sentence) -> Said:
-        return Said(" ".join(re.findall(r"\b[a-z]+\b", sentence.text)).upper())
+    def words_alone(sentence: SentenceRequest) -> SentenceResult:
+        return SentenceResult(" ".join(re.findall(r"\b[a-z]+\b", sentence.text)).upper())
 
     codes_ = [Code("`x`"), Code("`y`"), Code("`z`")]
     segment = ("one ", codes_[0], ". two ", codes_[1], ", three ", codes_[2], ".")
     (after,) = drive([segment], words_alone)
-    assert written(after) == "ONE `x`. TWO `y`, THREE `z`."
+    assert serialize(after) == "ONE `x`. TWO `y`, THREE `z`."
 
 
-def test_a_stand_in_is_no_word_that_the_text_has() -> None:
+def test_each_mask_avoids_taken_names() -> None:
     code = Code("{x}", Kind.WORD)
     first, second, third = names(0), names(1), names(2)
-    assert Plain(("Say ", code, " and ", code, ".")).text == f"Say {first} and {second}."
+    assert MaskedSegment(("Say ", code, " and ", code, ".")).text == f"Say {first} and {second}."
     # the first is taken, so each gets the next one
-    plain = Plain((f"{first} says ", code, " and ", code, "."))
+    plain = MaskedSegment((f"{first} says ", code, " and ", code, "."))
     assert plain.text == f"{first} says {second} and {third}."

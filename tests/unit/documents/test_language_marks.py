@@ -1,4 +1,4 @@
-"""A translated file says which language it is in, and its title and pictures are translated."""
+"""A translated file names its language, and its title and picture descriptions are translated."""
 
 import io
 import zipfile
@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from test_formats import members, upper
 
-from dragoman.documents.document import Options
+from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import format_of, read, translated_name
 
 
@@ -19,7 +19,7 @@ def packed(**content: str) -> bytes:
 
 
 def loud(name: str, raw: bytes) -> dict[str, str]:
-    after = upper(read(name, raw, format_of(name), Options(to="de")))
+    after = upper(read(name, raw, format_of(name), ReadOptions(to="de")))
     if not raw.startswith(b"PK"):
         return {"": after.decode()}
     return {member: content.decode() for member, content in members(after).items()}
@@ -49,7 +49,7 @@ def test_a_book_states_its_language_and_its_title_is_translated() -> None:
     assert after["a.xhtml"] == "<html lang='de'><p>X</p></html>"
 
 
-def test_word_checks_the_spelling_in_the_language_of_the_translation() -> None:
+def test_a_word_file_names_the_language_of_the_translation() -> None:
     def lang(code: str) -> str:
         return f'<w:rPr><w:lang w:val="{code}" w:eastAsia="ja-JP"/></w:rPr>'
 
@@ -102,14 +102,14 @@ def test_the_header_of_a_po_file_names_the_language(stated: str) -> None:
     assert '\n"Language: de\\n"\n"MIME: 1\\n"\n' in loud("a.po", raw.encode())[""]
 
 
-def test_a_file_name_that_states_a_language_states_the_new_one() -> None:
+def test_the_language_in_a_file_name_is_replaced() -> None:
     assert translated_name("a/film.en.srt", "de") == "a/film.de.srt"
     assert translated_name("film.pt-BR.srt", "de") == "film.de.srt"
     assert translated_name("film.en.srt", "en") == "film.en.en.srt"
     assert translated_name("jquery.min.md", "de") == "jquery.min.de.md"
 
 
-def test_the_column_of_a_table_keeps_the_name_by_which_the_workbook_calls_it() -> None:
+def test_table_columns_keep_their_names_in_a_workbook() -> None:
     strings = "<sst><si><t>Price</t></si><si><t>A dog</t></si></sst>"
     table = '<table><tableColumns><tableColumn id="1" name="Price"/></tableColumns></table>'
     after = loud(

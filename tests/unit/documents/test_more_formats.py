@@ -1,4 +1,4 @@
-"""Markup, messages, mail and rich text: what is prose changes, and nothing else."""
+"""Markup, messages, mail and RTF: only prose is translated."""
 
 import email
 import email.policy
@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import docutils.core
 import pytest
 
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import format_of
 
 RST = """.. _kept:
@@ -143,7 +143,7 @@ FILES = {
 
 def read(name: str, text: str | None = None, **options):
     raw = FILES[name].encode() if text is None else text.encode()
-    return format_of(name).read(raw, Options(**{"to": "de", **options}))
+    return format_of(name).read(raw, ReadOptions(**{"to": "de", **options}))
 
 
 def changed(document, change=str.upper) -> str:
@@ -156,7 +156,7 @@ def changed(document, change=str.upper) -> str:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_unchanged_translation_leaves_every_byte(name: str) -> None:
+def test_an_unchanged_translation_writes_the_same_bytes(name: str) -> None:
     for text in (FILES[name], FILES[name].replace("\r\n", "\n").replace("\n", "\r\n")):
         document = read(name, text)
         assert document.segments
@@ -164,11 +164,11 @@ def test_an_unchanged_translation_leaves_every_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_not_prose_is_kept(name: str) -> None:
+def test_only_prose_is_translated(name: str) -> None:
     after = changed(read(name))
     assert "KEPT" not in after
     before = FILES[name]
-    if name != "a.ts":  # which names its language anew
+    if name != "a.ts":  # which names its new language
         assert after.count("kept") == before.count("kept")
     if name not in ("a.eml", "a.xcstrings"):
         for word in ("one", "two", "three"):
@@ -199,7 +199,7 @@ def test_markup_that_touches_a_letter_stays_markup() -> None:
     )
 
 
-def test_a_title_that_is_referred_to_keeps_its_name() -> None:
+def test_references_to_a_title_keep_working() -> None:
     after = changed(read("a.rst", "One\n===\n\nSee `One`_.\n"))
     assert after.startswith(".. _`One`:\n\nONE\n===")
 
@@ -281,7 +281,7 @@ def test_formatting_at_the_beginning_of_a_group_moves_with_it() -> None:
     assert document.write([(opening, "zwei", closing, " eins")]) == rb"{\rtf1\ansi {\b zwei} eins}"
 
 
-def test_a_mail_becomes_utf8_where_it_must() -> None:
+def test_a_mail_becomes_utf8_if_its_charset_lacks_a_letter() -> None:
     raw = changed(read("a.eml"), lambda text: text.upper() + " ü").encode()
     message = email.message_from_bytes(raw, policy=email.policy.default)
     assert message["subject"] == "ONE ü"
@@ -293,7 +293,7 @@ def test_a_mail_becomes_utf8_where_it_must() -> None:
         read("a.eml", "From: a\nContent-Type: multipart/signed; boundary=x\n\n--x--\n")
 
 
-def test_a_mail_of_a_mailbox_keeps_its_first_line_first() -> None:
+def test_the_first_line_of_a_mailbox_stays_first() -> None:
     raw = changed(read("a.eml", "From a@kept.example Fri Sep  6\nFrom: a\n\nOne.\n"), lambda _: "ü")
     message = email.message_from_bytes(raw.encode(), policy=email.policy.default)
     assert message.get_unixfrom() == "From a@kept.example Fri Sep  6"
@@ -314,14 +314,14 @@ def test_a_pdf_becomes_a_page_with_headings_and_paragraphs(tmp_path) -> None:
     for line in range(5):
         figure.text(0.1, 0.7 - line / 10, f"Line {line} of a text", fontsize=10)
     figure.savefig(tmp_path / "a.pdf")
-    document = format_of("a.pdf").read((tmp_path / "a.pdf").read_bytes(), Options())
+    document = format_of("a.pdf").read((tmp_path / "a.pdf").read_bytes(), ReadOptions())
     assert "<h1>A HEADING</h1>" in changed(document)
     with pytest.raises(DocumentError, match="no PDF"):
-        format_of("a.pdf").read(b"%PDF no", Options())
+        format_of("a.pdf").read(b"%PDF no", ReadOptions())
 
 
-def test_rtf_writes_few_letters_in_the_place_of_one() -> None:
-    document = format_of("a.rtf").read(b"{\\rtf1\\uc9999999999 Hund\\par}", Options())
+def test_rtf_writes_few_replacement_characters() -> None:
+    document = format_of("a.rtf").read(b"{\\rtf1\\uc9999999999 Hund\\par}", ReadOptions())
     written = document.write([[item.upper() + "é"] for (item,) in document.segments])
     assert b"HUND\\u233" in written
     assert len(written) < 300
@@ -330,6 +330,6 @@ def test_rtf_writes_few_letters_in_the_place_of_one() -> None:
 def test_an_old_word_file_needs_libreoffice(monkeypatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DocumentError, match="needs LibreOffice"):
-        format_of("a.doc").read(b"\xd0\xcf\x11\xe0", Options())
+        format_of("a.doc").read(b"\xd0\xcf\x11\xe0", ReadOptions())
     with pytest.raises(DocumentError, match="Word 97"):
-        format_of("a.doc").read(b"{\\rtf1}", Options())
+        format_of("a.doc").read(b"{\\rtf1}", ReadOptions())

@@ -1,4 +1,4 @@
-"""Office files in which each element of the format stands at each place of a run."""
+"""Office files with each element of the format at each position of a run."""
 
 import io
 import re
@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 from test_document_segments import drive, scrambler
 
-from dragoman.documents.document import Document, Options
+from dragoman.documents.document import Document, ReadOptions
 from dragoman.documents.formats import format_of
-from dragoman.documents.inline import Said
+from dragoman.documents.inline import SentenceResult
 from dragoman.documents.office import opendocument_spans
-from dragoman.documents.translating import Sentence
+from dragoman.documents.rounds import SentenceRequest
 
 KEPT = ("kept", "=x")
 PLACES = ["start", "middle", "end", "alone"]
@@ -44,7 +44,7 @@ def boxed(text: str) -> str:
     return f"<w:txbxContent><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:txbxContent>"
 
 
-# What stands inside a run.
+# Elements inside a run.
 IN_WORD_RUNS = {
     "page break of the last printing": "<w:lastRenderedPageBreak/>",
     "soft hyphen": "<w:softHyphen/>",
@@ -82,7 +82,7 @@ IN_WORD_RUNS = {
     "object": '<w:object w:dxaOrig="1"><v:shape id="s"/></w:object>',
 }
 RUN = "<w:r><w:t>{}</w:t></w:r>"
-# What stands between runs.
+# Elements between runs.
 BETWEEN_WORD_RUNS = {
     "spelling mark": '<w:proofErr w:type="spellStart"/>',
     "bookmark": '<w:bookmarkStart w:id="0" w:name="x"/><w:bookmarkEnd w:id="0"/>',
@@ -211,9 +211,9 @@ def shown(root: ElementTree.Element, text: str) -> str:
 def loud(document: Document) -> bytes:
     """The document through a translator that says everything loudly."""
 
-    def say(sentence: Sentence) -> Said:
+    def say(sentence: SentenceRequest) -> SentenceResult:
         words = sentence.text.split()
-        return Said(sentence.text.upper(), tuple((i, i) for i in range(len(words))))
+        return SentenceResult(sentence.text.upper(), tuple((i, i) for i in range(len(words))))
 
     return document.write(drive(document.segments, say))
 
@@ -228,18 +228,18 @@ def is_loud(before: str, after: str) -> bool:
     return letters == Counter(filter(str.isalpha, after))
 
 
-def turned(sentence: Sentence) -> Said:
+def turned(sentence: SentenceRequest) -> SentenceResult:
     """The words from last to first."""
     words = sentence.text.split()
     links = tuple((i, len(words) - 1 - i) for i in range(len(words)))
-    return Said(" ".join(reversed(words)), links)
+    return SentenceResult(" ".join(reversed(words)), links)
 
 
 @pytest.mark.parametrize("name", WORD)
-def test_a_word_file_is_whole_wherever_an_element_stands(name: str) -> None:
+def test_a_word_file_is_whole_for_any_position_of_an_element(name: str) -> None:
     for paragraph in WORD[name]:
         raw = word_file(paragraph)
-        document = format_of("a.docx").read(raw, Options())
+        document = format_of("a.docx").read(raw, ReadOptions())
         before = root_of(raw, "word/document.xml")
         after = root_of(loud(document), "word/document.xml")
         assert skeleton(after, FREE) == skeleton(before, FREE), paragraph
@@ -250,17 +250,17 @@ def test_a_word_file_is_whole_wherever_an_element_stands(name: str) -> None:
 def test_no_translator_can_break_a_word_file(name: str) -> None:
     for seed, paragraph in enumerate(WORD[name] * 2):
         raw = word_file(paragraph)
-        document = format_of("a.docx").read(raw, Options())
+        document = format_of("a.docx").read(raw, ReadOptions())
         after = document.write(drive(document.segments, scrambler(seed)))
         found = skeleton(root_of(after, "word/document.xml"), FREE)
         assert found == skeleton(root_of(raw, "word/document.xml"), FREE), paragraph
 
 
-def test_what_a_run_begins_with_does_not_leave_it_open() -> None:
+def test_a_run_that_begins_with_an_element_is_closed() -> None:
     """The file that Word writes whenever a text is longer than a page."""
     for first in ("<w:lastRenderedPageBreak/>", "<w:softHyphen/>"):
         raw = word_file(f"<w:r>{first}<w:t>some text</w:t></w:r>")
-        after = loud(format_of("a.docx").read(raw, Options()))
+        after = loud(format_of("a.docx").read(raw, ReadOptions()))
         assert shown(root_of(after, "word/document.xml"), "t").count("SOME TEXT") == 3
 
 
@@ -268,7 +268,7 @@ def test_a_tag_in_the_text_does_not_cut_a_link_in_two() -> None:
     """Escaped, `<b>` is text; it may begin outside of a link and end inside."""
     link = '<w:hyperlink r:id="rId1"><w:r><w:t>linked &lt;/b&gt; text</w:t></w:r></w:hyperlink>'
     raw = word_file(f"<w:r><w:t>A &lt;b&gt; tag </w:t></w:r>{link}<w:r><w:t> and more</w:t></w:r>")
-    document = format_of("a.docx").read(raw, Options())
+    document = format_of("a.docx").read(raw, ReadOptions())
     before = skeleton(root_of(raw, "word/document.xml"), FREE)
     after = document.write(drive(document.segments, turned))
     assert skeleton(root_of(after, "word/document.xml"), FREE) == before
@@ -277,7 +277,7 @@ def test_a_tag_in_the_text_does_not_cut_a_link_in_two() -> None:
 def test_properties_stay_at_the_beginning_of_their_element() -> None:
     for name in ("content control", "smart tag", "custom element"):
         raw = word_file(BETWEEN_WORD_RUNS[name] + RUN.format(" first words"))
-        document = format_of("a.docx").read(raw, Options())
+        document = format_of("a.docx").read(raw, ReadOptions())
         for seed in range(20):
             after = document.write(drive(document.segments, scrambler(seed)))
             for element in root_of(after, "word/document.xml").iter():
@@ -285,10 +285,10 @@ def test_properties_stay_at_the_beginning_of_their_element() -> None:
                     assert local(element[0]) in ("sdtPr", "smartTagPr", "customXmlPr")
 
 
-def test_what_a_field_shows_stays_in_the_field() -> None:
+def test_the_result_of_a_field_stays_in_the_field() -> None:
     field = BETWEEN_WORD_RUNS["whole field"]
     raw = word_file(RUN.format("first words ") + field + RUN.format(" last words"))
-    document = format_of("a.docx").read(raw, Options())
+    document = format_of("a.docx").read(raw, ReadOptions())
 
     after = root_of(document.write(drive(document.segments, turned)), "word/document.xml")
     paragraph = next(element for element in after.iter() if local(element) == "p")
@@ -344,7 +344,7 @@ def opendocument_file(paragraph: str) -> bytes:
 
 
 def prefixed(sheet: str) -> str:
-    """As Microsoft's own library for other programs writes it."""
+    """Return a sheet with the prefixes that Microsoft's Open XML SDK writes."""
     return re.sub(r"<(/?)(\w)", r"<\1x:\2", sheet).replace("<x:sst>", '<x:sst xmlns:x="urn:x">')
 
 
@@ -375,7 +375,7 @@ OTHERS = [
 @pytest.mark.parametrize("number", range(len(OTHERS)))
 def test_slides_sheets_and_opendocument_are_whole_too(number: int) -> None:
     name, member, raw, free = OTHERS[number]
-    document = format_of(name).read(raw, Options())
+    document = format_of(name).read(raw, ReadOptions())
     before = root_of(raw, member)
     after = root_of(loud(document), member)
     assert skeleton(after, free) == skeleton(before, free)
@@ -402,10 +402,10 @@ DRAWN = [
 
 
 @pytest.mark.parametrize(("name", "member"), DRAWN)
-def test_what_a_chart_shows_is_translated(name: str, member: str) -> None:
+def test_the_texts_of_a_chart_are_translated(name: str, member: str) -> None:
     """Its title and its copies of texts, not its formulas, formats and numbers."""
     raw = packed(member, CHART)
-    document = format_of(name).read(raw, Options(to="de"))
+    document = format_of(name).read(raw, ReadOptions(to="de"))
     assert document.write(document.segments) == raw
     before, after = root_of(raw, member), root_of(loud(document), member)
     assert skeleton(after, {"r", "t", "rPr"}) == skeleton(before, {"r", "t", "rPr"})
@@ -415,7 +415,7 @@ def test_what_a_chart_shows_is_translated(name: str, member: str) -> None:
     assert {e.get("lang") for e in after.iter() if local(e) == "rPr"} == {"de-DE"}
 
 
-def test_text_on_a_sheet_and_what_a_picture_there_shows_are_translated() -> None:
+def test_text_boxes_and_picture_descriptions_on_a_sheet_are_translated() -> None:
     drawing = (
         '<xdr:wsDr xmlns:xdr="urn:xdr" xmlns:a="urn:a"><xdr:cNvPr id="2" name="Box" descr="a box"/>'
         "<xdr:txBody><a:p><a:r><a:t>some text</a:t></a:r></a:p></xdr:txBody></xdr:wsDr>"
@@ -423,19 +423,19 @@ def test_text_on_a_sheet_and_what_a_picture_there_shows_are_translated() -> None
     for name, folder in (("a.xlsx", "xl"), ("a.docx", "word"), ("a.pptx", "ppt")):
         member = f"{folder}/drawings/drawing1.xml"
         raw = packed(member, drawing)
-        after = root_of(loud(format_of(name).read(raw, Options())), member)
+        after = root_of(loud(format_of(name).read(raw, ReadOptions())), member)
         assert shown(after, "t") == "SOME TEXT"
         assert after[0].attrib == {"id": "2", "name": "Box", "descr": "A BOX"}
 
 
-def test_the_column_of_a_table_has_its_name_in_a_chart_too() -> None:
+def test_table_columns_keep_their_names_in_a_chart() -> None:
     """Excel takes a column by its name, so a chart shows the name that the table has."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
         archive.writestr("xl/tables/table1.xml", '<table><tableColumn name="one series"/></table>')
         archive.writestr("xl/charts/chart1.xml", CHART)
-    after = loud(format_of("a.xlsx").read(out.getvalue(), Options()))
+    after = loud(format_of("a.xlsx").read(out.getvalue(), ReadOptions()))
     values = [e.text for e in root_of(after, "xl/charts/chart1.xml").iter() if local(e) == "v"]
     assert values == ["one series", "A CATEGORY", "not a number"]
 
@@ -447,9 +447,9 @@ def test_a_field_of_opendocument_is_a_word_of_its_sentence() -> None:
     )
     (span,) = opendocument_spans(text)
 
-    def say(sentence: Sentence) -> Said:
+    def say(sentence: SentenceRequest) -> SentenceResult:
         words = [w.upper() if w == "dead" else w for w in sentence.text.split()]
-        return Said(" ".join(words), tuple((n, n) for n in range(len(words))))
+        return SentenceResult(" ".join(words), tuple((n, n) for n in range(len(words))))
 
     (after,) = drive([span.segment], say)
     shown = re.sub("<[^<>]*>", "", span.write(after))

@@ -1,6 +1,6 @@
-"""What another program reads in a file of markup is the same before and after, but for its words.
+"""Another program reads the same structure in a file of markup before and after its translation.
 
-Each text stands for a fault that was seen in a real file.
+Each text has a fault that occurred in a real file.
 """
 
 import re
@@ -12,21 +12,21 @@ import docutils.nodes
 import pytest
 from markdown_it import MarkdownIt
 
-from dragoman.documents.document import Options
+from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import format_of, read
-from dragoman.documents.protect import within
+from dragoman.documents.protect import protect_texts
 from dragoman.documents.segment import Segment
 
 
 def loud(segment: Segment) -> Segment:
-    return tuple(item.upper() if isinstance(item, str) else item for item in within(segment))
+    return tuple(item.upper() if isinstance(item, str) else item for item in protect_texts(segment))
 
 
 def longer(segment: Segment) -> Segment:
-    """With letters that are not ASCII."""
+    """Return the texts with letters outside ASCII."""
     return tuple(
         re.sub(r"[A-Za-z]{3,}", r"\g<0>ßé", item) if isinstance(item, str) else item
-        for item in within(segment)
+        for item in protect_texts(segment)
     )
 
 
@@ -34,7 +34,7 @@ CHANGES = (loud, longer)
 
 
 def changed(name: str, text: str, change) -> str:
-    document = read(name, text.encode(), format_of(name), Options(to="de"))
+    document = read(name, text.encode(), format_of(name), ReadOptions(to="de"))
     assert document.segments, "there is nothing in it to translate"
     return document.write([*map(change, document.segments)]).decode()
 
@@ -64,7 +64,7 @@ RST = {
     "===  ===========================  =====\n",
     "a title with an overline that is referred to": "=====\nWords\n=====\n\nAbout words_ here.\n",
     "a title with markup that is referred to": "Some *words*\n============\n\nSee `some words`_.\n",
-    "a name behind other words": "Words\n=====\n\nIn `this part <words_>`__ here.\n",
+    "a name after other words": "Words\n=====\n\nIn `this part <words_>`__ here.\n",
     "options with a plus": "The fonts:\n\n+1  with math\n+1  and small letters\n\n-1  but ugly\n",
     "a literal block in a footnote": "A note [#]_.\n\n.. [#] Please use raw strings in\n"
     "   such texts::\n\n     kept = 1\n\nThen more.\n",
@@ -79,7 +79,7 @@ RST = {
     "__ http://example.org/page\n   #kept.kept\n\nText.\n",
     "a target without a name before another": "See `the words`__ there.\n\n__\n.. _other name:\n\n"
     "Text.\n",
-    "deeper lines behind a paragraph of two lines": "One line of it\nand another\n  deeper text\n",
+    "deeper lines after a paragraph of two lines": "One line of it\nand another\n  deeper text\n",
     "a quote that touches a letter": "It was removed, :pr`1849`, and the`words` too `there`_.\n\n"
     ".. _there: http://example.org\n",
     "a name with angle brackets": "Like the `DocBook \\<note>`_ element.\n\n"
@@ -101,14 +101,14 @@ def test_docutils_reads_the_same_elements(what: str, change) -> None:
 
 
 TEX = {
-    "the end of input": "\\emph{One word}\n\\endinput\n\\emph{Nobody sees it}\n",
+    "the end of input": "\\emph{One word}\n\\endinput\n\\emph{It is skipped}\n",
     "glue": "One word\n\\vskip0pt plus12pt\\penalty-200\\vskip 0pt plus-12pt\nTwo words.\n",
 }
 
 
 def test_a_backslash_at_the_end_of_a_line_ends_a_paragraph() -> None:
     raw = b"{\\rtf1\\ansi\n\\pard one word\\\ntwo words\\\n\\pard three}"
-    segments = format_of("a.rtf").read(raw, Options()).segments
+    segments = format_of("a.rtf").read(raw, ReadOptions()).segments
     assert segments == [("one word",), ("two words",), ("three",)]
 
 
@@ -145,12 +145,12 @@ BEGINNINGS = ["5. Mai ist es so.", "- so ist es", "* so", "# so", "> so", "A. so
 
 
 @pytest.mark.parametrize("said", BEGINNINGS)
-def test_a_translation_that_begins_like_an_item_is_none(said: str) -> None:
-    rst = format_of("a.rst").read(b"One word.\n", Options())
+def test_a_translation_that_begins_like_an_item_is_escaped(said: str) -> None:
+    rst = format_of("a.rst").read(b"One word.\n", ReadOptions())
     assert doctree(rst.write([(said,)]).decode()) == ["document", "paragraph"]
-    markdown = format_of("a.md").read(b"One word.\n", Options())
+    markdown = format_of("a.md").read(b"One word.\n", ReadOptions())
     tokens = MarkdownIt("commonmark").parse(markdown.write([(said,)]).decode())
     assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
     assert tokens[1].children[0].content.startswith(said[0])
-    heading = format_of("a.md").read(b"# 1. One\n", Options())
+    heading = format_of("a.md").read(b"# 1. One\n", ReadOptions())
     assert heading.write([("1. Eins",)]) == b"# 1. Eins\n"

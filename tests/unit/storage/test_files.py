@@ -1,5 +1,4 @@
-"""What writing does to what is there: other people's modes, links, devices and pipes stay what they
-are."""
+"""Writing respects existing files: modes, owners, links, devices and pipes stay the same."""
 
 import bz2
 import gzip
@@ -39,7 +38,7 @@ def mode(path: Path) -> int:
 
 
 def only(folder: Path, *names: str) -> bool:
-    """Nothing else is left in a folder."""
+    """True if a folder contains exactly these names."""
     return sorted(path.name for path in folder.iterdir()) == sorted(names)
 
 
@@ -65,7 +64,7 @@ def test_a_file_that_is_replaced_keeps_its_owner_and_group(tmp_path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (1234, 2345, 0o640)
 
 
-def test_where_the_group_cannot_be_kept_another_one_gets_no_more_than_everybody(
+def test_if_the_group_cannot_be_kept_the_new_one_gets_the_rights_of_all(
     tmp_path, monkeypatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -82,7 +81,7 @@ def test_where_the_group_cannot_be_kept_another_one_gets_no_more_than_everybody(
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
-def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path, umask) -> None:
+def test_a_new_file_has_the_mode_of_the_umask(tmp_path, umask) -> None:
     before = os.umask(umask)
     try:
         write(tmp_path / "out.txt")
@@ -104,7 +103,7 @@ def test_a_private_file_is_private_while_it_is_written(tmp_path) -> None:
     assert only(tmp_path, "out.txt")
 
 
-def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path) -> None:
+def test_a_link_stays_and_its_target_is_replaced(tmp_path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     (there / "real.txt").write_text("old")
@@ -124,7 +123,7 @@ def test_a_link_to_itself_is_one_clear_line(tmp_path) -> None:
         write(tmp_path / "loop")
 
 
-def test_a_link_planted_beside_the_file_is_not_followed(tmp_path) -> None:
+def test_a_planted_link_is_not_followed(tmp_path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "out.txt.partial").symlink_to(victim)
@@ -134,9 +133,8 @@ def test_a_link_planted_beside_the_file_is_not_followed(tmp_path) -> None:
     assert (tmp_path / "out.txt.partial").is_symlink()
 
 
-def test_a_name_that_is_taken_is_never_written_to(tmp_path, monkeypatch) -> None:
-    """Even if somebody guesses the name: a file or a link that is there is an error, not a way
-    in."""
+def test_an_existing_temporary_name_is_never_written_to(tmp_path, monkeypatch) -> None:
+    """A file or link with the temporary name, even if guessed, is an error."""
     victim, taken = tmp_path / "victim", tmp_path / "out.txt.00.partial"
     victim.write_text("precious")
     taken.symlink_to(victim)
@@ -180,7 +178,7 @@ def write_device(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_goes_by_several_names(name) -> None:
+def test_standard_output_has_several_names(name) -> None:
     """Only opened here, never written: broken code must not replace a machine's /dev/stdout."""
     descriptor = _opened_straight(name, None)
     assert descriptor is not None
@@ -190,7 +188,7 @@ def test_standard_output_goes_by_several_names(name) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files have no names here")
 @pytest.mark.parametrize("kind", ["socket", "pipe", "file"])
-def test_standard_output_by_name_is_what_the_shell_made_it(tmp_path, kind) -> None:
+def test_standard_output_by_name_is_where_the_shell_redirected_it(tmp_path, kind) -> None:
     code = (
         "from dragoman.storage.files import writing\nwith writing('/proc/self/fd/1') as file: "
         "file.write('new')"
@@ -217,7 +215,7 @@ def test_a_folder_is_one_clear_line(tmp_path) -> None:
         write(tmp_path / "missing" / "out")
 
 
-def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path) -> None:
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(tmp_path) -> None:
     path = tmp_path / "out.txt"
     path.write_text("old")
     with pytest.raises(UnicodeEncodeError), writing(str(path)) as file:
@@ -226,7 +224,7 @@ def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path) -> None:
     assert only(tmp_path, "out.txt")
 
 
-def test_two_who_write_at_once_leave_one_whole_file(tmp_path) -> None:
+def test_two_simultaneous_writers_leave_one_whole_file(tmp_path) -> None:
     path = tmp_path / "out.txt"
     with writing(str(path)) as first:
         first.write("first " * 100)
@@ -236,24 +234,24 @@ def test_two_who_write_at_once_leave_one_whole_file(tmp_path) -> None:
     assert only(tmp_path, "out.txt")
 
 
-def test_a_long_name_is_no_obstacle(tmp_path) -> None:
+def test_a_long_name_can_be_written(tmp_path) -> None:
     write(tmp_path / ("ü" * 127))
     assert only(tmp_path, "ü" * 127)
 
 
-def test_a_packed_file_says_neither_name_nor_time(tmp_path) -> None:
+def test_a_compressed_file_contains_neither_name_nor_time(tmp_path) -> None:
     for name in ("a.gz", "b.gz"):
         write(tmp_path / name)
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"new"
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
 
 
-def test_a_name_in_bz2_packs_too(tmp_path) -> None:
+def test_a_bz2_file_is_compressed(tmp_path) -> None:
     write(tmp_path / "out.txt.bz2", "line\n")
     assert bz2.decompress((tmp_path / "out.txt.bz2").read_bytes()) == b"line\n"
 
 
-def test_a_signal_as_soon_as_a_file_is_there_leaves_none_behind(tmp_path, monkeypatch) -> None:
+def test_a_signal_during_creation_leaves_no_file(tmp_path, monkeypatch) -> None:
     open_file = os.open
 
     def interrupted(path, *how):
@@ -267,7 +265,7 @@ def test_a_signal_as_soon_as_a_file_is_there_leaves_none_behind(tmp_path, monkey
 
 
 def noted(monkeypatch) -> list[tuple[str, int]]:
-    """What is flushed and renamed, by the number of the file, in this order."""
+    """Record what is flushed and renamed, by inode, in order."""
     events: list[tuple[str, int]] = []
     flush, rename, replace = os.fsync, os.rename, os.replace
 

@@ -1,4 +1,4 @@
-"""What is read ahead is what would be read later, and is checked no less."""
+"""Prefetched files are the files that would be read later, with the same checks."""
 
 import hashlib
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_a_file_is_read_once_and_handed_out_once(weights, monkeypatch) -> None:
     assert take_prefetched(weights) is None
 
 
-def test_a_damaged_file_is_refused_all_the_same(weights) -> None:
+def test_a_damaged_prefetched_file_is_refused(weights) -> None:
     raw = weights.read_bytes()
     weights.write_bytes(raw[:-1] + b"\0")
     prefetch_weights(str(weights.parent))
@@ -40,14 +40,14 @@ def test_a_damaged_file_is_refused_all_the_same(weights) -> None:
         _verified(weights, facts(raw), 1000)
 
 
-def test_a_file_that_is_too_large_is_refused_all_the_same(weights) -> None:
+def test_a_prefetched_file_that_is_too_large_is_refused(weights) -> None:
     raw = weights.read_bytes()
     prefetch_weights(str(weights.parent))
     with pytest.raises(BundleError, match="at most 10"):
         _verified(weights, facts(raw), 10)
 
 
-def test_what_cannot_be_read_ahead_is_left_to_whoever_wants_it(weights, tmp_path) -> None:
+def test_an_unreadable_file_is_left_to_the_normal_reader(weights, tmp_path) -> None:
     for model in ("no/such/model", "a,b", "\0"):
         prefetch_weights(model)
     folder = tmp_path / "folder"
@@ -57,7 +57,7 @@ def test_what_cannot_be_read_ahead_is_left_to_whoever_wants_it(weights, tmp_path
     assert not prefetch._begun
 
 
-def test_without_a_name_the_packages_own_model_is_read() -> None:
+def test_without_a_name_the_bundled_model_is_prefetched() -> None:
     prefetch_weights("")
     (path,) = prefetch._begun
     content = take_prefetched(path)

@@ -1,4 +1,4 @@
-"""Reading what somebody else put into a folder."""
+"""Reading files of an untrusted folder."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ def link_to_device(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [make_pipe, make_socket, link_to_device, Path.mkdir])
-def test_only_regular_files_are_read_and_nothing_is_waited_for(tmp_path: Path, make) -> None:
+def test_only_regular_files_are_read_without_waiting(tmp_path: Path, make) -> None:
     make(tmp_path / "it")
     with nothing_hangs(), pytest.raises(OSError, match="not a regular file"):
         read_regular(tmp_path / "it", 100)
@@ -39,7 +39,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     assert read_regular(tmp_path / "small", 1000) == b"x" * 1000
 
 
-def test_links_that_leave_a_folder_are_told_from_those_that_stay(tmp_path: Path) -> None:
+def test_links_out_of_a_folder_are_recognized(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name, target in (
         ("stays", "other"),
@@ -57,9 +57,7 @@ def test_links_that_leave_a_folder_are_told_from_those_that_stay(tmp_path: Path)
 
 @pytest.mark.parametrize("depth", [DEEPEST + 1, 900, 100_000])
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_json_that_is_nested_too_deeply_is_a_mistake_like_any_other(
-    depth: int, opening: str, closing: str
-) -> None:
+def test_deeply_nested_json_raises_a_value_error(depth: int, opening: str, closing: str) -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_json((opening * depth + "1" + closing * depth).encode())
     shallow = opening * (DEEPEST - 1) + "1" + closing * (DEEPEST - 1)
@@ -75,6 +73,6 @@ def test_json_that_is_nested_too_deeply_is_a_mistake_like_any_other(
         ("[" + ".".join("a" * 100_000) + "]", "dots"),
     ],
 )
-def test_toml_that_would_take_the_stack_or_minutes_is_refused(text: str, words: str) -> None:
+def test_toml_that_exhausts_the_stack_or_takes_minutes_is_refused(text: str, words: str) -> None:
     with nothing_hangs(), pytest.raises(ValueError, match=words):
         parse_toml(text.encode())

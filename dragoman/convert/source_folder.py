@@ -1,7 +1,7 @@
-"""A folder that another system's user made: anybody may have written it.
+"""Read the untrusted folder of another system.
 
-Files are read whole, up to a limit; pipes, devices and links that lead out of the folder are
-refused. Only links into a Hugging Face cache are followed.
+Files are read whole, up to a limit. Pipes, devices and links that lead out of the folder are
+refused, except links into a Hugging Face cache.
 """
 
 import os
@@ -19,7 +19,9 @@ from dragoman.storage.safe_read import escapes_folder, memory_bytes, parse_json,
 from dragoman.text.codec import Codec
 
 
-class TheirFolder:
+class SourceFolder:
+    """A folder of another system's model, and the checks of what is read from it."""
+
     def __init__(self, path: Path):
         self.path = path
         if not path.is_dir():
@@ -29,11 +31,12 @@ class TheirFolder:
         return (self.path / name).exists()
 
     def first(self, *names: str) -> str | None:
-        """The first of these files that is there."""
+        """Return the first of these files that exists."""
         return next((name for name in names if self.has(name)), None)
 
     def read(self, name: str, limit: int = LARGEST_VOCABULARY) -> bytes:
         path = self.path / name
+        # A link could point to a private file of the user.
         if escapes_folder(path, self.path) and not _in_cache(path, self.path):
             raise ConversionError(f"{path} is a link that leads out of the folder.")
         try:
@@ -42,7 +45,7 @@ class TheirFolder:
             raise ConversionError(f"{path}: {error.strerror}.") from None
 
     def read_weights(self, name: str) -> bytes:
-        """A file of weights: as large as leaves room for a copy in memory."""
+        """Read a file of weights, which may take half of the memory: a copy must fit, too."""
         return self.read(name, memory_bytes() // 2)
 
     def read_json(self, name: str) -> dict[str, Any]:
@@ -52,14 +55,22 @@ class TheirFolder:
             raise ConversionError(f"{self.path / name} cannot be read ({error}).") from None
 
     def settings(self, *names: str) -> dict[str, Any]:
-        """What several JSON files say, as far as they are there; the later ones win."""
-        told = dict[str, Any]()
+        """Merge several JSON files, as far as they exist; later ones win."""
+        settings = dict[str, Any]()
         for name in names:
-            told |= self.read_json(name) if self.has(name) else {}
-        return told
+            settings |= self.read_json(name) if self.has(name) else {}
+        return settings
+
+    def require(self, settings: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
+        """Raise a ConversionError if a setting differs from its only supported value."""
+        for name, value in supported.items():
+            if settings.get(name, value) != value:
+                raise ConversionError(
+                    f"{self.path}: dragoman does not support {name}={settings[name]!r}."
+                )
 
     def of_shape(self, name: str, array: np.ndarray | None, shape: Shape) -> np.ndarray:
-        """A weight in float32, if it has the shape that the settings call for."""
+        """Return a weight in float32; raise a ConversionError unless it has the expected shape."""
         if array is None:
             raise ConversionError(f"{self.path}: weight {name} is missing.")
         if array.shape != shape:
@@ -71,7 +82,7 @@ class TheirFolder:
     def converted(
         self, system: str, config: Config, codec: Codec, weights: Mapping[str, np.ndarray]
     ) -> Bundle:
-        """The bundle of what was read, if weights, pieces and settings fit together."""
+        """Return the bundle, if weights, pieces and settings fit together."""
         codec.check_tags()
         sides = len(codec.source), len(codec.target)
         check_plain_weights(weights, config.model, *sides, codec.shared)
@@ -85,8 +96,9 @@ class TheirFolder:
 
 
 def _in_cache(path: Path, folder: Path) -> bool:
-    """Whether a link leads to where Hugging Face's cache keeps files: MODEL/snapshots/REVISION/x ->
-    MODEL/blobs/y."""
+    """True if a link leads to a blob of Hugging Face's cache: MODEL/snapshots/REVISION/x to
+    MODEL/blobs/y.
+    """
     revisions = Path(os.path.realpath(folder)).parent
     target = Path(os.path.realpath(path))
     return revisions.name == "snapshots" and target.parent == revisions.parent / "blobs"

@@ -1,9 +1,9 @@
-"""What a translation must leave as it was, looked at before a translated file gets its name.
+"""Check that a translated file has the structure of its source before it is written.
 
-A file is read again as what it was: archives hold the same members, XML is well-formed and has the
+The translated file is read again: archives have the same members, XML is well-formed and has the
 same elements under the same parents, JSON has the same keys, pages have the same tags, and there
-are as many segments as before. Text may change, and the runs of office files, which are cut anew.
-What formats of text are made of, text_shape.py counts.
+are as many segments as before. Text may change, and so may the runs of office files, which are
+rebuilt. `text_structure.py` has the checks of text formats.
 """
 
 import io
@@ -15,37 +15,36 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.parsers import expat
 
-from dragoman.documents.document import Document, DocumentError, Options, decoded
-from dragoman.documents.segment import Segment, has_words
-from dragoman.documents.text_shape import SHAPES, Shape
-from dragoman.storage.xml import open_parser
+from dragoman.documents.document import Document, DocumentError, ReadOptions, decode_text
+from dragoman.documents.segment import Segment, has_words, word_set
+from dragoman.documents.text_structure import SHAPES, Shape
+from dragoman.storage.safe_xml import open_parser
 
-Read = Callable[[bytes, Options], Document]
+Read = Callable[[bytes, ReadOptions], Document]
 
-# Runs of office files: a translation has as many as its formatting needs. Statements of language.
-_FREE = frozenset(
-    [
-        *("w:r", "w:t", "w:rPr", "a:r", "a:t", "a:rPr", "r", "t", "rPr", "x:r", "x:t", "x:rPr"),
-        *("w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:noBreakHyphen"),
-        *("w:lang", "w:themeFontLang", "dc:language"),
-    ]
+# Elements whose number may change: runs of office files, and the language of the file.
+_FREE = word_set(
+    "w:r w:t w:rPr a:r a:t a:rPr r t rPr x:r x:t x:rPr w:proofErr w:lastRenderedPageBreak "
+    "w:softHyphen w:noBreakHyphen w:lang w:themeFontLang dc:language"
 )
-# All in them is free, too: a run's formatting, and what message files hold translations in.
-_SILENT = frozenset(["w:rPr", "a:rPr", "rPr", "x:rPr", "target", "xlf:target", "translation"])
-# Attributes that name a thing: they are not translated.
-_NAMING = ("id", "xml:id", "w:id", "r:id", "r:embed", "href", "xlink:href", "src", "name", "w:name")
-_PAGES = frozenset(["html", "epub"])
+# Elements whose content may change, too: a run's formatting, and translations in message files.
+_SILENT = word_set("w:rPr a:rPr rPr x:rPr target xlf:target translation")
+# Attributes that identify an element: they are not translated.
+_NAMING = word_set("id xml:id w:id r:id r:embed href xlink:href src name w:name")
+_PAGES = word_set("html epub")
 
 
-def checked(document: Document, raw: bytes, format_: str, read: Read, options: Options) -> Document:
-    """A document that refuses to write what is no longer the file that it was."""
+def checked_document(
+    document: Document, raw: bytes, format_: str, read: Read, options: ReadOptions
+) -> Document:
+    """Return the document with a writer that refuses to write a broken file."""
 
     def write(translated: Sequence[Segment]) -> bytes:
         after = document.write(translated)
-        if after != raw and format_ != "text":  # whose lines have no shape
+        if after != raw and format_ != "text":  # plain text has no structure
             for place, before, now in _texts(raw, after):
                 _compare(place, before, now, _shapes(format_))
-            if format_ != "eml":  # the lines of a mail are wrapped anew
+            if format_ != "eml":  # a mail is wrapped again, so its paragraphs may differ
                 _compare_segments(raw, after, translated, read, options)
         return after
 
@@ -55,20 +54,23 @@ def checked(document: Document, raw: bytes, format_: str, read: Read, options: O
 def _broken(place: str, what: str) -> DocumentError:
     where = f"{place} in it" if place else "it"
     return DocumentError(
-        f"translated, {where} would be broken ({what}). Nothing was written; this is a defect of "
+        f"translated, {where} would be broken ({what}). Nothing was written; this is a bug in "
         "dragoman, please report it with the file."
     )
 
 
 def _texts(raw: bytes, after: bytes) -> Iterator[tuple[str, bytes, bytes]]:
-    """A file, or the members of an archive that have changed, before and after."""
+    """Yield the name and content, before and after, of the file or of each changed member of an
+    archive.
+    """
+    # All archives among our formats are zip files, which begin with PK.
     if not raw.startswith(b"PK"):
         yield "", raw, after
         return
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(io.BytesIO(after)) as new:
             if old.namelist() != new.namelist():
-                raise _broken("", "it would hold other files")
+                raise _broken("", "it would have other files")
             if damaged := new.testzip():
                 raise _broken(damaged, "it could not be unpacked")
             for name in old.namelist():
@@ -80,7 +82,9 @@ def _texts(raw: bytes, after: bytes) -> Iterator[tuple[str, bytes, bytes]]:
 
 
 def _shapes(format_: str) -> tuple[Callable[[bytes], Shape], ...]:
-    """What to count; the first that reads the file as it was is the one."""
+    """Return functions that count the parts of a file; the first that can read the original is
+    used.
+    """
     if format_ in SHAPES:
         return (SHAPES[format_],)
     return (
@@ -93,39 +97,42 @@ def _compare(
 ) -> None:
     for shape in shapes:
         try:
-            wanted = shape(before)
+            expected = shape(before)
         except (DocumentError, ValueError, expat.ExpatError, RecursionError):
-            continue  # it was none of these to begin with
+            continue  # the original has another format
         try:
-            now = shape(after)
+            actual = shape(after)
         except (DocumentError, ValueError, expat.ExpatError, RecursionError) as error:
             raise _broken(place, str(error)) from None
-        if now != wanted:
-            raise _broken(place, _difference(wanted, now))
+        if actual != expected:
+            raise _broken(place, _difference(expected, actual))
         return
 
 
-def _difference(wanted: Shape, now: Shape) -> str:
-    missing, added = wanted - now, now - wanted
-    what = [f"without {entry}" for entry in missing] + [f"with {entry} more" for entry in added]
-    return what[0]
+def _difference(expected: Shape, actual: Shape) -> str:
+    missing, added = expected - actual, actual - expected
+    differences = [f"without {entry}" for entry in missing] + [
+        f"with {entry} more" for entry in added
+    ]
+    return differences[0]
 
 
 def _xml_shape(raw: bytes) -> Shape:
-    """Every element under its parent, by its name and the attributes that name it."""
-    text, _ = decoded(raw, "latin-1")
-    shape: Shape = Counter()
+    """Count elements by parent, name and identifying attributes."""
+    text, _ = decode_text(raw, "latin-1")
+    counts: Shape = Counter()
     parents: list[str] = []
-    silent = 0  # how deep in something free
+    silent = 0  # depth inside an element that may change
 
     def start(name: str, attributes: dict[str, str]) -> None:
         nonlocal silent
         silent += bool(silent) or name in _SILENT
         if not silent and name not in _FREE:
-            # a run is no parent that counts: what stands in it gets a run of its own
-            named = [f'{key}="{attributes[key]}"' for key in _NAMING if key in attributes]
+            identifiers = [
+                f'{key}="{attributes[key]}"' for key in sorted(_NAMING & attributes.keys())
+            ]
             parent = parents[-1] if parents else "the document"
-            shape[f"<{' '.join([name, *named])}> in {parent}"] += 1
+            counts[f"<{' '.join([name, *identifiers])}> in {parent}"] += 1
         parents.append(name)
 
     def end(name: str) -> None:
@@ -134,33 +141,33 @@ def _xml_shape(raw: bytes) -> Shape:
         parents.pop()
 
     parser = open_parser("utf-8")
-    parser.UseForeignDTD(True)  # &nbsp; of XHTML is no mistake
+    parser.UseForeignDTD(True)  # accept &nbsp; of XHTML
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.Parse(text.encode("utf-8", "surrogatepass"), True)
-    return shape
+    return counts
 
 
 def _json_shape(raw: bytes) -> Shape:
-    """The way to every value. Lists of lines may have more or fewer of them."""
+    """Count the values by path. Lists of lines may change their length."""
     if not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
-        raise ValueError("it is no JSON.")
-    text, _ = decoded(raw, "latin-1")
-    shape: Shape = Counter()
+        raise ValueError("not JSON")
+    text, _ = decode_text(raw, "latin-1")
+    counts: Shape = Counter()
 
     def walk(value: Any, path: str) -> None:
         if isinstance(value, dict):
             for key, inner in value.items():
-                # a string catalog gets translations there
+                # A string catalog gets its translations here.
                 if key != "localizations" or not path.startswith("/strings/"):
                     walk(inner, f"{path}/{key}")
         elif isinstance(value, list) and not all(isinstance(inner, str) for inner in value):
             for number, inner in enumerate(value):
                 walk(inner, f"{path}/{number}")
         else:
-            shape[f"a {type(value).__name__} at {path}"] += 1
+            counts[f"a {type(value).__name__} at {path}"] += 1
 
     walk(json.loads(text.removeprefix("\ufeff"), strict=False), "")
-    return shape
+    return counts
 
 
 class _Tags(HTMLParser):
@@ -177,23 +184,25 @@ class _Tags(HTMLParser):
 
 
 def _page_shape(raw: bytes) -> Shape:
-    """The tags of a page. A text without tags has none."""
+    """Count the tags of a page."""
     reader = _Tags()
-    reader.feed(decoded(raw, "latin-1")[0])
+    reader.feed(decode_text(raw, "latin-1")[0])
     reader.close()
     return reader.shape
 
 
 def _compare_segments(
-    raw: bytes, after: bytes, translated: Sequence[Segment], read: Read, options: Options
+    raw: bytes, after: bytes, translated: Sequence[Segment], read: Read, options: ReadOptions
 ) -> None:
-    """As many segments as before; a translation without a letter is none any more."""
-    everything = Options(True, options.columns, options.to, options.encoding)
+    """Compare the number of segments; a translation without letters is no longer a segment."""
+    # Read all messages, or the new translations would be missing.
+    everything = ReadOptions(True, options.columns, options.to, options.encoding)
     before = len(read(raw, everything).segments)
     try:
         now = len(read(after, everything).segments)
     except DocumentError as error:
         raise _broken("", str(error)) from None
+    # A segment whose translation has no letters is not found again.
     silent = sum(not has_words(segment) for segment in translated)
     if not before - silent <= now <= before:
-        raise _broken("", f"{now} texts in the place of {before}")
+        raise _broken("", f"{now} texts instead of {before}")

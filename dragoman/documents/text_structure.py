@@ -1,8 +1,8 @@
-"""What a translation must leave as it was in formats that are text with marks in it.
+"""Count the structural parts of text formats, which a translation must not change.
 
-Each function counts what a file's structure is made of: blocks and links of Markdown, directives
-and titles of reStructuredText, commands and environments of LaTeX, parts of a mail, groups of RTF,
-times of subtitles.
+Each function counts the parts of one format: blocks and links of Markdown, directives and titles of
+reStructuredText, commands and environments of LaTeX, parts of a mail, groups of RTF, times of
+subtitles.
 """
 
 import email
@@ -11,19 +11,20 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from dragoman.documents import adoc, markdown, rst
-from dragoman.documents.document import Span, decoded
+from dragoman.documents.document import Span, decode_text
 from dragoman.documents.segment import Segment, codes
 
 Shape = Counter[Hashable]
 
-# Marks that a translation may need more of, or write twice: escapes, emphasis, and what keeps a
-# text of AsciiDoc from being an item.
+# Marks whose number may change: escapes, doubled emphasis, and AsciiDoc's {empty}.
 _FREE_CODE = re.compile(r"\\.?|[\s*_#~^\\]*|\{empty\}", re.S)
+# Directives, footnotes, targets and substitutions; underlines and other rules.
 _RST_LINE = re.compile(
     r"^[ \t]*+(?:\.\. (?!_`)(?:[\w.+-]++(?::[\w.+-]++)*+ ?::|\[[^\]\n]++\]|_[^:\n]++:|\|[^|\n]++\|)"
     r"|([=~^\"#*+'`_-])\1{2,}+[ \t\r]*+$)",
     re.M,
 )
+# Fences, section titles, attributes, tables and block macros.
 _ADOC_LINE = re.compile(
     r"^(?:([=*_.+/-])\1{3,}+[ \t\r]*+$|={1,6} |\[[^\]\n]++\][ \t\r]*+$|:[\w-]++:"
     r"|\|===[ \t\r]*+$|[\w-]++::\S*+\[)",
@@ -31,18 +32,20 @@ _ADOC_LINE = re.compile(
 )
 _RULE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}+")
 _TEX_COMMAND = re.compile(r"(?<!\\)(?:\\\\)*+(\\(?:begin|end)\s*+\{[^{}]*+\}|\\[A-Za-z@]++)")
-# Letters and signs that are written as commands: a translation has others.
+# Characters written as commands: a translation has different ones.
 _TEX_LETTER = re.compile(r"\\(?:ss|ae|AE|oe|OE|aa|AA|o|O|l|L|i|j|dots|[cvuHkr])")
+# A control word or symbol, whose binary data is skipped, or a brace.
 _RTF_TOKEN = re.compile(
     r"\\(?:'[0-9A-Fa-f]{2}|bin(\d{1,9}) ?|([a-z]++)-?\d*+ ?|[^a-z])|([{}])", re.S
 )
+# Control words that begin or end a part of the document.
 _RTF_COUNTED = re.compile(
     r"par|pard|cell|row|sect|page|trowd|footnote|header\w?|footer\w?|field|fldinst|fldrslt|pict"
     r"|shp|object|annotation|bkmkstart|bkmkend|listtext"
 )
-# What is `code` in AsciiDoc is ``code`` where it touches a letter.
+# AsciiDoc writes `code` as ``code`` where it touches a letter.
 _DOUBLED = re.compile(r"`(`[^`]++`)`")
-# Headers that a translated mail may have to state anew.
+# Headers that a translation may change.
 _MAIL_STATES = frozenset(["subject", "content-type", "content-transfer-encoding", "mime-version"])
 
 
@@ -52,7 +55,7 @@ def _of_codes(segments: Iterable[Segment]) -> Shape:
 
 
 def _without_texts(raw: str) -> str:
-    """Of a tag its name, of a picture or a link its target: the rest may be a text, and translated.
+    """Reduce a tag to its name, and a link or picture to its target: the rest may be translated.
 
     >>> _without_texts('<img alt="A dog">'), _without_texts('](x.html "A page")')
     ('<img', '](x.html')
@@ -66,7 +69,8 @@ def of_markdown(raw: bytes) -> Shape:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
-    tokens = parser.parse(decoded(raw, "latin-1")[0])
+    tokens = parser.parse(decode_text(raw, "latin-1")[0])
+    # Codes inside blocks, and the blocks themselves.
     shape = _of_codes(markdown.segment_of(token.content) for token in tokens if token.content)
     return shape + Counter(token.type for token in tokens)
 
@@ -75,8 +79,8 @@ def _of_lines(
     line: re.Pattern[str], find: Callable[[str], Iterable[Span]]
 ) -> Callable[[bytes], Shape]:
     def shape(raw: bytes) -> Shape:
-        text = decoded(raw, "latin-1")[0]
-        # of a rule, its length may change
+        text = decode_text(raw, "latin-1")[0]
+        # A rule may change its length.
         lines = (_RULE.sub(r"\1", match[0].strip()) for match in line.finditer(text))
         return Counter(lines) + _of_codes(span.segment for span in find(text))
 
@@ -94,6 +98,7 @@ def of_latex(raw: bytes) -> Shape:
     text = raw.decode("latin-1")
     commands = (match[1] for match in _TEX_COMMAND.finditer(text))
     shape: Shape = Counter(c for c in commands if not _TEX_LETTER.fullmatch(c))
+    # Groups may be added, but each must be closed.
     braces = Counter(re.findall(r"(?<!\\)(?:\\\\)*+([{}])", text))
     shape["an open brace"] = abs(braces["{"] - braces["}"])
     return shape
@@ -126,7 +131,7 @@ def of_mail(raw: bytes) -> Shape:
 
 
 def of_subtitles(raw: bytes) -> Shape:
-    return Counter(line for line in decoded(raw, "latin-1")[0].splitlines() if "-->" in line)
+    return Counter(line for line in decode_text(raw, "latin-1")[0].splitlines() if "-->" in line)
 
 
 SHAPES: dict[str, Callable[[bytes], Shape]] = {

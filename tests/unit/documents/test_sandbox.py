@@ -1,4 +1,4 @@
-"""A reader in a process of its own: the same answers, and limits that it cannot pass."""
+"""A reader in its own process gives the same answers, within limits that it cannot exceed."""
 
 import os
 import shutil
@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.documents.confined import Confinement, Reader
-from dragoman.documents.document import DocumentError, Options
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import format_of, read
-from dragoman.documents.inline import Said
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.sandbox import Reader, ReaderLimits
 from tests import attacks
 
 PAGE = b"<p>Hello <b>you</b>. And me.</p><p>One <i>more</i></p>"
 
 
 def shouted(reader: Reader) -> bytes:
-    """What becomes of a file whose sentences come back in capital letters."""
+    """Return the file with its sentences in capital letters."""
     rounds = reader.rounds()
     try:
         asked = next(rounds)
         while True:
-            asked = rounds.send([Said(sentence.text.upper()) for sentence in asked])
+            asked = rounds.send([SentenceResult(sentence.text.upper()) for sentence in asked])
     except StopIteration as end:
         return end.value
 
@@ -39,7 +39,7 @@ def test_a_file_is_read_and_written_as_in_this_process():
         assert shouted(reader) == b"<p>HELLO <b>YOU</b>. AND ME.</p><p>ONE <i>MORE</i></p>"
 
 
-def test_a_missing_package_is_told_in_one_line_and_leaves_the_reader_alive(tmp_path, monkeypatch):
+def test_a_missing_package_is_reported_in_one_line_and_the_reader_survives(tmp_path, monkeypatch):
     (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError('none here', name='yaml')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with Reader() as reader:
@@ -49,7 +49,7 @@ def test_a_missing_package_is_told_in_one_line_and_leaves_the_reader_alive(tmp_p
         assert reader.open("a.html", PAGE, "html").segments == 2
 
 
-def test_a_refused_file_leaves_its_reader_for_the_next():
+def test_a_reader_survives_a_refused_file():
     with Reader() as reader:
         with pytest.raises(DocumentError, match=r"a\.docx.*DTD"):
             reader.open("a.docx", attacks.defaults_of_attributes(), "docx")
@@ -61,23 +61,23 @@ def test_a_refused_file_leaves_its_reader_for_the_next():
 
 def test_options_reach_the_reader():
     with Reader() as reader:
-        reader.open("t", b"a <x>b</x>", "tagged", Options(ignored=("x",)))
+        reader.open("t", b"a <x>b</x>", "tagged", ReadOptions(ignored=("x",)))
         assert shouted(reader) == b"A <x>b</x>"
 
 
 def test_memory_has_a_limit():
     with Reader() as reader:
         letters = b"<p>" * 3_000_000
-        with pytest.raises(DocumentError, match=r"memory|reader was ended"):
-            reader.open("a.html", letters, "html", limits=Confinement(2**20, 1))
+        with pytest.raises(DocumentError, match=r"memory|process reading it was killed"):
+            reader.open("a.html", letters, "html", limits=ReaderLimits(2**20, 1))
 
 
 def test_processor_time_has_a_limit():
     with Reader() as reader:
-        reader.open("a.txt", b"Hello.", "text", limits=Confinement(cpu_s=0))
+        reader.open("a.txt", b"Hello.", "text", limits=ReaderLimits(cpu_s=0))
         with pytest.raises(DocumentError, match=r"processor time|takes longer"):
             # much work of an honest kind
-            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31, cpu_s=0))
+            reader.open("a.html", PAGE * 60_000, "html", limits=ReaderLimits(2**31, cpu_s=0))
 
 
 def test_a_small_file_gets_less_processor_time_than_a_large_one():
@@ -87,21 +87,21 @@ def test_a_small_file_gets_less_processor_time_than_a_large_one():
         b"/Length 3>>\nstream\nabc\nendstream\nendobj\n2 0 obj\n<</Type/Catalog/Pages 2 0 R>>\n"
         b"endobj\nstartxref\n9\n%%EOF"
     )
-    limits = Confinement(cpu_s=600, wall_s=600)
+    limits = ReaderLimits(cpu_s=600, wall_s=600)
     with Reader() as reader, pytest.raises(DocumentError, match="more than 4 s of processor time"):
         reader.open("a.pdf", raw, "pdf", limits=limits)
     assert limits.cpu_for(10**6) > 10 * limits.cpu_for(len(raw))
 
 
-def test_wall_time_has_a_limit_and_a_killed_reader_an_error():
+def test_wall_time_has_a_limit_and_killing_a_reader_raises_an_error():
     with Reader() as reader:
-        with pytest.raises(DocumentError, match="takes longer than"):
-            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31, wall_s=0.01))
+        with pytest.raises(DocumentError, match="took longer than"):
+            reader.open("a.html", PAGE * 60_000, "html", limits=ReaderLimits(2**31, wall_s=0.01))
         assert not reader.reusable
     with Reader() as reader:
         threading.Timer(0.05, reader.kill).start()
-        with pytest.raises(DocumentError, match="reader was ended"):
-            reader.open("a.html", PAGE * 60_000, "html", limits=Confinement(2**31))
+        with pytest.raises(DocumentError, match="process reading it was killed"):
+            reader.open("a.html", PAGE * 60_000, "html", limits=ReaderLimits(2**31))
 
 
 def test_a_reader_leaves_no_process_behind():
@@ -148,7 +148,7 @@ def is_running(number: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_reader_that_is_killed_ends_its_programs_and_removes_their_files(slow_office, tmp_path):
+def test_killing_a_reader_ends_its_programs_and_removes_their_files(slow_office, tmp_path):
     reader = Reader()
 
     def kill_when_started() -> None:
@@ -159,7 +159,7 @@ def test_a_reader_that_is_killed_ends_its_programs_and_removes_their_files(slow_
 
     killer = threading.Thread(target=kill_when_started)
     killer.start()
-    with pytest.raises(DocumentError, match="reader was ended"):
+    with pytest.raises(DocumentError, match="process reading it was killed"):
         reader.open("a.doc", OLD_WORD, "doc")
     killer.join()
     number = int(slow_office.read_text())
@@ -172,19 +172,19 @@ def test_a_reader_that_is_killed_ends_its_programs_and_removes_their_files(slow_
 
 
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="needs LibreOffice")
-def test_a_file_of_old_word_is_read_within_the_limits_of_a_service(tmp_path):
+def test_an_old_word_file_is_read_within_the_limits_of_the_service(tmp_path):
     (tmp_path / "a.rtf").write_text("{\\rtf1 Hund.\\par}")
     profile = f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}"
     command = ["soffice", profile, "--headless", "--convert-to", "doc:MS Word 97", "a.rtf"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     raw = (tmp_path / "a.doc").read_bytes()
     with Reader() as reader:
-        assert reader.open("a.doc", raw, "doc", limits=Confinement(wall_s=600)).characters == 5
+        assert reader.open("a.doc", raw, "doc", limits=ReaderLimits(wall_s=600)).characters == 5
 
 
 def test_a_reader_imports_nothing_that_translates():
     """It would take most of the second in which a killed reader is replaced."""
-    code = "import sys, dragoman.documents.confined; print(*sys.modules)"
+    code = "import sys, dragoman.documents.sandbox; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"numpy", "onnxruntime", "sentencepiece", "torch", "dragoman.decode"}
     assert not heavy & set(done.stdout.split())

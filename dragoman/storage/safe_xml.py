@@ -1,8 +1,8 @@
-"""Opening XML that anybody may have made.
+"""Open untrusted XML.
 
-A file may declare a document type of its own. Its entities and its defaults of attributes turn a
-few kilobytes into gigabytes, or read other files, and no format that we read needs one. So every
-reader of XML begins here, and such a file is refused before its first element.
+A file may define a document type of its own. Its entities and default attributes can turn a few
+kilobytes into gigabytes, or include other files, and no format that we read needs one. So every
+reader of XML starts here, and such a file is refused before its first element.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,20 +14,22 @@ LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"  # the attribute xml:lan
 
 
 class DoctypeError(ValueError):
-    """The file declares a document type of its own."""
+    """Raised if a file defines a document type of its own."""
 
 
 def open_parser(encoding: str | None = None) -> expat.XMLParserType:
-    """An expat parser that raises a `DoctypeError`."""
+    """Return an expat parser that raises a `DoctypeError`."""
     parser = expat.ParserCreate(encoding)
     parser.StartDoctypeDeclHandler = _refuse_declarations
     return parser
 
 
-def events(chunks: Iterable[bytes | str]) -> Iterator[tuple[str, Element]]:
-    """("start", element) and ("end", element), piece by piece; a ValueError if it is not XML."""
-    # ElementTree does not tell of declarations. They come before the first element, so expat reads
-    # along until that.
+def xml_events(chunks: Iterable[bytes | str]) -> Iterator[tuple[str, Element]]:
+    """Yield ("start", element) and ("end", element) incrementally; raise a ValueError for malformed
+    XML.
+    """
+    # ElementTree does not report declarations. They precede the first element, so a second parser
+    # reads the same chunks up to there.
     gate = open_parser()
     in_prolog = True
 
@@ -46,7 +48,7 @@ def events(chunks: Iterable[bytes | str]) -> Iterator[tuple[str, Element]]:
         parser.close()
         yield from _named(parser)
     except (ParseError, expat.ExpatError, LookupError) as error:
-        raise ValueError(f"it is not well-formed XML ({error})") from None
+        raise ValueError(f"not well-formed XML ({error})") from None
 
 
 def local_name(element: Element) -> str:
@@ -55,13 +57,13 @@ def local_name(element: Element) -> str:
 
 
 def _named(parser: "XMLPullParser[Element]") -> Iterator[tuple[str, Element]]:
-    found: Iterator[Any] = parser.read_events()
-    yield from found
+    events: Iterator[Any] = parser.read_events()  # typeshed leaves these untyped
+    yield from events
 
 
 def _refuse_declarations(
     name: str, system: str | None, public: str | None, has_internal_subset: bool
 ) -> None:
-    # A mere name is harmless: what it refers to is never fetched.
+    # A reference to an external DTD is harmless: it is never fetched.
     if has_internal_subset:
-        raise DoctypeError("it declares a DTD of its own: such files are not read")
+        raise DoctypeError("it declares a DTD of its own, which is not supported")

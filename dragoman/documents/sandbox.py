@@ -1,16 +1,17 @@
-"""Documents read in a process of their own, which has limits and can be killed.
+"""Read documents in a process of its own, which has limits and can be killed.
 
-Whoever reads a file that somebody else made cannot know how long a parser will take, or how much
-memory. So a `Reader` is another process: it reads the file, asks for the translations of its
-sentences and writes it again. It has limits of address space and processor time, and a limit of
-wall time for each step. At a limit it dies, and the file gets a `DocumentError`. An honest file
-leaves its reader as it was, so that it can be used again.
+The time and memory that a parser takes on an untrusted file cannot be predicted. So a `Reader`
+is another process: it reads the file, asks for the translations of its sentences and writes it
+again. Its address space and processor time are limited, and so is the wall time of each step. At a
+limit the process is killed, and the file gets a `DocumentError`. After a harmless file the process
+can be used again.
 
-A reader has a process group and a folder for temporary files. Both are made here and end here, so
-that a reader that is killed leaves neither a program that it started nor a file.
+A reader has its own process group and its own folder for temporary files. Both are created and
+removed by this side, so a reader that is killed leaves neither a program that it started nor a
+file.
 
-The two talk in frames over pipes: two lengths, JSON, and the bytes of a file. Only `Reader.kill`
-waits for the process, so nobody else can take its exit status.
+The two sides exchange frames over pipes: two lengths, JSON, and the bytes of a file. Only
+`Reader.kill` waits for the process, so no other code can take its exit status.
 """
 
 import json
@@ -30,49 +31,55 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
-from dragoman.documents.document import Document, DocumentError, Options
-from dragoman.documents.formats import named, read
-from dragoman.documents.inline import Said
-from dragoman.documents.report import Report, Row, report_of
+from dragoman.documents.document import Document, DocumentError, ReadOptions
+from dragoman.documents.formats import format_named, read
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.report import Report, ReportRow, report_of
+from dragoman.documents.rounds import (
+    SentenceRequest,
+    UniqueSegments,
+    language_sample,
+    translation_rounds,
+)
 from dragoman.documents.segment import texts
-from dragoman.documents.translating import Repeated, Sentence, sample, translating
 
 _HEAD = struct.Struct(">II")
-_MOST_FILES = 100  # that one process reads, so that what they leave behind does not add up
-_WINDOW = 32  # segments that are translated together; after these, more is done
+_MOST_FILES = 100  # per process, so that leaks of parsers do not add up
+_WINDOW = 32  # segments translated together; progress is reported after each window
 _TRIES = 20
-_NICENESS = 5  # whoever translates comes first
-Rounds: TypeAlias = Generator[list[Sentence], list[Said], bytes]
+_NICENESS = 5  # the translator has priority
+Rounds: TypeAlias = Generator[list[SentenceRequest], list[SentenceResult], bytes]
 
 
 @dataclass(frozen=True)
-class Confinement:
-    """What the reader of a file may take: memory beyond that of Python itself, and seconds for each
-    step of its work (reading, finding sentences, placing translations, writing)."""
+class ReaderLimits:
+    """Limits for reading one file: memory beyond Python's own, and seconds for each step of the
+    work (reading, finding sentences, placing translations, writing).
+    """
 
     memory_bytes: int = 100 * 2**20
-    memory_times: int = 20  # the size of the file, on top
+    memory_times: int = 20  # additional memory, in sizes of the file
     cpu_s: int = 20
     wall_s: float = 60.0
     bytes_a_second: int = 20_000  # a small file gets less than `cpu_s`
 
     def cpu_for(self, size: int) -> int:
-        """Processor seconds for a file of so many bytes.
+        """Return the processor seconds for a file of `size` bytes.
 
-        A PDF of 172 bytes may name a font of 2**64 letters: it is not worth what a book is.
+        A PDF of 172 bytes can name a font of 2**64 letters; it gets less time than a book.
 
-        >>> Confinement().cpu_for(172), Confinement().cpu_for(2**20)
+        >>> ReaderLimits().cpu_for(172), ReaderLimits().cpu_for(2**20)
         (4, 20)
         """
         return min(self.cpu_s, _LEAST_CPU_S + size // self.bytes_a_second)
 
 
 _LEAST_CPU_S = 4  # importing a parser takes up to one
-GENEROUS = Confinement(2**31, 20, 600, 3600.0, bytes_a_second=500)
+GENEROUS_LIMITS = ReaderLimits(2**31, 20, 600, 3600.0, bytes_a_second=500)
 
 
-class Outline(NamedTuple):
-    """What is known of a file once it is read."""
+class FileSummary(NamedTuple):
+    """The size of a file that was read, and a sample of its text."""
 
     segments: int
     characters: int
@@ -80,40 +87,41 @@ class Outline(NamedTuple):
 
 
 class Reader:
-    """The other process, for one file at a time."""
+    """The client side of a reading process, for one file at a time."""
 
     def __init__(self) -> None:
         package = Path(__file__).parents[2]
         paths = [str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-", ignore_cleanup_errors=True)
+        # The process finds this package wherever it was imported from.
         own = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
         own |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder.name)
         self._process = subprocess.Popen(
-            # -P: nothing is imported from the folder where somebody happens to be
+            # -P: import nothing from the current folder, which may hold untrusted files.
             [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **own},
-            start_new_session=True,
+            start_new_session=True,  # a group of its own, to kill what it starts as well
         )
-        self._limits = Confinement()
+        self._limits = ReaderLimits()
         self._cpu_s = 0  # for the file
         self._name = ""
         self._files = 0
         self._late = False
-        self.done = 0  # segments of the file that are translated
-        self.report = Report([])  # of the file, once it is translated
+        self.done = 0  # translated segments of the current file
+        self.report = Report([])  # on the current file, once it is translated
 
     def open(
         self,
         name: str,
         raw: bytes,
         format_: str,
-        options: Options = Options(),
-        limits: Confinement = Confinement(),
+        options: ReadOptions = ReadOptions(),
+        limits: ReaderLimits = ReaderLimits(),
         max_characters: int = 0,
-    ) -> Outline:
-        """Read a file; `max_characters`: the most to translate, 0 for any number."""
+    ) -> FileSummary:
+        """Read a file. `max_characters` limits the text to translate; 0 means no limit."""
         self._limits, self._name, self.done, self.report = limits, name, 0, Report([])
         self._cpu_s = limits.cpu_for(len(raw))
         self._files += 1
@@ -127,20 +135,20 @@ class Reader:
             "max_characters": max_characters,
         }
         answer, _ = self._exchange({"open": message}, raw)
-        return Outline(*answer["outline"])
+        return FileSummary(*answer["summary"])
 
     def rounds(self) -> Rounds:
-        """The file translated: yields sentences, is sent their translations."""
+        """Translate the file: yield sentences, receive their results; return the written file."""
         answer, written = self._exchange({"begin": True})
         while "sentences" in answer:
             self.done = answer["done"]
-            said = yield [Sentence(*sentence) for sentence in answer["sentences"]]
-            answer, written = self._exchange({"said": said})
-        self.report = Report([Row(*row) for row in answer["report"]])
+            results = yield [SentenceRequest(*sentence) for sentence in answer["sentences"]]
+            answer, written = self._exchange({"results": results})
+        self.report = Report([ReportRow(*row) for row in answer["report"]])
         return written
 
     def unchanged(self) -> bytes:
-        """The file written again as it is."""
+        """Return the file, written without any translation."""
         return self._exchange({"unchanged": True})[1]
 
     @property
@@ -148,7 +156,7 @@ class Reader:
         return self._process.poll() is None and self._files < _MOST_FILES
 
     def kill(self) -> None:
-        """End the process; whoever waits for an answer of it gets an error."""
+        """End the process; a caller waiting for its answer gets an error."""
         self._end()
         self._process.wait()
         self._remove_folder()
@@ -158,17 +166,17 @@ class Reader:
                 pipe.close()
 
     def _end(self) -> None:
-        """Kill the process and whatever it started."""
+        """Kill the process and everything it started."""
         if not hasattr(os, "killpg"):  # on Windows
             self._process.kill()
             return
-        # Until `wait` was called, no other group can have this number.
+        # Before `wait` is called, the number cannot be reused for another group.
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _remove_folder(self) -> None:
-        # A program that was killed a moment ago may still finish writing a file.
+        # A program that was just killed may still finish writing a file.
         for _ in range(_TRIES):
             self._folder.cleanup()
             if not Path(self._folder.name).exists():
@@ -186,6 +194,7 @@ class Reader:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
+        # The timer kills the process, which ends the read below.
         timer = threading.Timer(self._limits.wall_s, self._give_up)
         timer.daemon = True
         timer.start()
@@ -198,6 +207,7 @@ class Reader:
             timer.cancel()
         if "error" in answer:
             raise DocumentError(answer["error"])
+        # A bug of ours, not of the file: raise it with its traceback.
         if "defect" in answer:
             raise RuntimeError(f"reading {self._name!r}:\n{answer['defect']}")
         return answer, written
@@ -207,13 +217,13 @@ class Reader:
         self._end()
 
     def _why_dead(self) -> str:
-        self._end()  # it may have closed its pipe and be alive
+        self._end()  # it may be alive, with its pipe closed
         status = self._process.wait()
         if self._late:
-            return f"reading it takes longer than {self._limits.wall_s:g} s."
+            return f"reading it took longer than {self._limits.wall_s:g} s."
         if status == -getattr(signal, "SIGXCPU", 0):
-            return f"reading it takes more than {self._cpu_s} s of processor time."
-        return "it could not be read: its reader was ended."
+            return f"reading it took more than {self._cpu_s} s of processor time."
+        return "it could not be read: the process reading it was killed."
 
 
 def _send(stream: BinaryIO | Any, message: dict[str, Any], blob: bytes = b"") -> None:
@@ -234,13 +244,14 @@ def _receive(stream: BinaryIO | Any) -> tuple[dict[str, Any], bytes]:
     return json.loads(text), blob
 
 
-# What the other process does
+# The reading process
 
 
-class _Desk:
-    """The file that is being read, and how far it is."""
+class _ReaderProcess:
+    """The state of the reading process: the current file, and its progress."""
 
     def __init__(self) -> None:
+        # Memory of Python itself and its libraries, before any file.
         self._base = _address_space()
         self._document = Document([], lambda segments: b"")
         self._rounds: Rounds | None = None
@@ -251,10 +262,10 @@ class _Desk:
     def answer(self, message: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
         if "open" in message:
             self._rounds = None
-            order = message["open"]
-            self._cpu_s = order["cpu"]
-            _limit(self._base + order["memory"], self._cpu_s)
-            return {"outline": self._open(order, blob)}, b""
+            task = message["open"]
+            self._cpu_s = task["cpu"]
+            _limit(self._base + task["memory"], self._cpu_s)
+            return {"summary": self._open(task, blob)}, b""
         _limit(0, self._cpu_s)
         if "unchanged" in message:
             return {}, self._document.write(self._document.segments)
@@ -262,38 +273,39 @@ class _Desk:
             self._rounds = self._translating()
             return self._advance(self._rounds.__next__)
         assert self._rounds is not None
-        said = [
-            Said(text, tuple(map(tuple, links)), *more) for text, links, *more in message["said"]
+        results = [
+            SentenceResult(text, tuple(map(tuple, links)), *more)
+            for text, links, *more in message["results"]
         ]
         send = self._rounds.send
-        return self._advance(lambda: send(said))
+        return self._advance(lambda: send(results))
 
-    def _open(self, order: dict[str, Any], raw: bytes) -> Outline:
-        fields = order["options"].items()
+    def _open(self, task: dict[str, Any], raw: bytes) -> FileSummary:
+        fields = task["options"].items()
         values: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in fields}
-        options = Options(**values)
-        name, most = order["name"], order["max_characters"]
-        self._document = read(name, raw, named(order["format"]), options)
+        options = ReadOptions(**values)
+        name, limit = task["name"], task["max_characters"]
+        self._document = read(name, raw, format_named(task["format"]), options)
         segments = self._document.segments
         characters = sum(len(text) for segment in segments for text in texts(segment))
-        if most and characters > most:
+        if limit and characters > limit:
             raise DocumentError(
-                f"{name} has {characters:,} characters to translate, {most:,} are taken."
+                f"{name} has {characters:,} characters to translate, {limit:,} are taken."
             )
-        return Outline(len(segments), characters, sample(segments))
+        return FileSummary(len(segments), characters, language_sample(segments))
 
     def _translating(self) -> Rounds:
         document = self._document
-        repeated = Repeated(document.segments)
+        unique = UniqueSegments(document.segments)
         self._done = 0
-        for window in repeated.windows(_WINDOW):
-            done = yield from translating(window, document.doubts)
-            self._done += repeated.learn(window, done)
-        translated = repeated.translated()
+        for window in unique.windows(_WINDOW):
+            done = yield from translation_rounds(window, document.warnings)
+            self._done += unique.add(window, done)
+        translated = unique.translated()
         self._report = report_of(document, translated)
         return document.write(translated)
 
-    def _advance(self, step: Callable[[], list[Sentence]]) -> tuple[dict[str, Any], bytes]:
+    def _advance(self, step: Callable[[], list[SentenceRequest]]) -> tuple[dict[str, Any], bytes]:
         try:
             return {"sentences": step(), "done": self._done}, b""
         except StopIteration as end:
@@ -305,58 +317,62 @@ def _address_space() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         return pages * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
-        return 2**30  # more than Python and NumPy take
+        return 2**30  # more than Python and NumPy need
 
 
 def _limit(memory: int, cpu_s: int) -> None:
-    """Where the system has such limits. `memory` 0: as it is."""
+    """Lower the process's limits, on systems that have them; `memory` 0 leaves memory unlimited."""
     try:
         import resource
-    except ModuleNotFoundError:  # on Windows the limit of wall time has to do
+    except ModuleNotFoundError:  # on Windows there is only the limit of wall time
         return
 
+    # Only the soft limit is lowered, so that the next file can have a higher one.
     def lower(which: int, most: int) -> None:
         _, hard = resource.getrlimit(which)
         with suppress(ValueError, OSError):
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(which, (most, hard))
 
+    # No core dumps: they could contain the text of the document.
     lower(resource.RLIMIT_CORE, 0)
     if memory:
         lower(resource.RLIMIT_AS, memory)
+    # The limit counts from the start of the process, the allowance from now.
     usage = resource.getrusage(resource.RUSAGE_SELF)
     lower(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime) + 1 + cpu_s)
 
 
 def main() -> None:
-    """Answer frames until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side
+    """Answer frames until the other side closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side handles Ctrl-C
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
-    # Whatever is printed goes to standard error: the pipe holds frames and nothing else.
+    # Anything a parser prints goes to standard error: the pipe may carry only frames.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    desk = _Desk()
+    process = _ReaderProcess()
     while True:
         try:
             message, blob = _receive(sys.stdin.buffer)
         except EOFError:
             return
-        lasts = True
+        reusable = True
         written = b""
         try:
-            answer, written = desk.answer(message, blob)
+            answer, written = process.answer(message, blob)
+        # After this error the process cannot be trusted to work.
         except MemoryError:
-            answer, lasts = {"error": "it takes too much memory to read."}, False
+            answer, reusable = {"error": "it takes too much memory to read."}, False
         except DocumentError as error:
             answer = {"error": str(error)}
         except RecursionError:
             answer = {"error": "it is nested too deeply."}
         except Exception:
-            answer, lasts = {"defect": traceback.format_exc()}, False
+            answer, reusable = {"defect": traceback.format_exc()}, False
         with suppress(BrokenPipeError):
             _send(out, answer, written)
-        if not lasts:
+        if not reusable:
             return
 
 

@@ -13,14 +13,14 @@ from test_more_formats import FILES as MORE_FILES
 
 from dragoman.documents import converted
 from dragoman.documents.converted import _page
-from dragoman.documents.document import Document, DocumentError, Options
+from dragoman.documents.document import Document, DocumentError, ReadOptions
 from dragoman.documents.formats import format_of, read
 
 FILES = FIRST_FILES | {name: text.encode() for name, text in MORE_FILES.items()}
 
 
 def damaged(raw: bytes, member: str, old: bytes, new: bytes) -> bytes:
-    """With something replaced, in the file or in a member of it; `*`: the member is left out."""
+    """Replace something in the file or in a member of it; `*` removes the member."""
     if not member:
         assert old in raw
         return raw.replace(old, new, 1)
@@ -49,10 +49,10 @@ DAMAGES = [
     ("a.json", "", b"}", b"", "JSON|delimiter|Extra|Expecting"),
     ("a.ipynb", "", b'"source"', b'"sauce"', "source"),
     ("a.yaml", "", b"'", b'"', "YAML"),
-    ("a.po", "", b'msgid "one', b'msgod "one', "texts in the place of"),
+    ("a.po", "", b'msgid "one', b'msgod "one', "texts instead of"),
     ("a.xlf", "", b"</source>", b"</sauce>", "mismatched tag"),
     ("a.xml", "", b"<string ", b"<strung ", "mismatched tag"),
-    ("a.csv", "", b"\n1,", b"\nb,", "texts in the place of"),
+    ("a.csv", "", b"\n1,", b"\nb,", "texts instead of"),
     ("a.srt", "", b" --> ", b" - ", "without 00:00:01,000"),
     ("a.vtt", "", b" --> ", b" -->  ", "without 00:01.000"),
     ("a.md", "", b"](", b"] (", "without"),
@@ -80,11 +80,11 @@ def test_a_broken_file_is_not_written_and_the_error_names_the_place(
 ) -> None:
     format_ = format_of(name)
 
-    def read_badly(raw: bytes, options: Options) -> Document:
+    def read_badly(raw: bytes, options: ReadOptions) -> Document:
         document = format_.read(raw, options)
         return replace(document, write=lambda said: damaged(document.write(said), member, old, new))
 
-    document = read(name, FILES[name], replace(format_, read=read_badly), Options())
+    document = read(name, FILES[name], replace(format_, read=read_badly), ReadOptions())
     with pytest.raises(DocumentError, match=why) as caught:
         upper(document)
     assert str(caught.value).startswith(f"{name}: translated, ")
@@ -92,21 +92,21 @@ def test_a_broken_file_is_not_written_and_the_error_names_the_place(
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_whole_is_written(name: str) -> None:
+def test_an_intact_file_is_written(name: str) -> None:
     for to in ("", "de") if name != "a.xcstrings" else ("de",):
-        document = read(name, FILES[name], format_of(name), Options(to=to))
+        document = read(name, FILES[name], format_of(name), ReadOptions(to=to))
         assert upper(document) != FILES[name]
 
 
 @pytest.mark.parametrize("name", ["a.srt", "a.csv", "a.html", "a.json", "a.yaml", "a.po", "a.rst"])
 def test_a_file_in_another_encoding_is_written_in_it(name: str) -> None:
     text = re.sub("(?i)one", "café", FILES[name].decode()).encode("latin-1", "ignore")
-    document = read(name, text, format_of(name), Options(encoding="latin-1"))
+    document = read(name, text, format_of(name), ReadOptions(encoding="latin-1"))
     assert "CAFÉ".encode("latin-1") in upper(document)
 
 
 def pdf(*lines: str, size: int = 10) -> bytes:
-    """A page with lines of text, the first one larger. Words stand side by side, without blanks."""
+    """Return a page with lines of text, the first one larger, and no blanks between words."""
     shown = ""
     for number, line in enumerate(lines):
         at, height = 50.0, size if number else 24
@@ -135,7 +135,7 @@ WIDTHS = dict.fromkeys("ijl", 222) | dict.fromkeys("ft", 278)
 WIDTHS |= dict.fromkeys("ckvxyzs", 500) | {"r": 333, "O": 778, "A": 667, "m": 833, "w": 722}
 
 
-def test_words_of_a_pdf_in_small_letters_are_not_one_word() -> None:
+def test_words_of_a_pdf_in_small_print_are_separated() -> None:
     pytest.importorskip("pdfplumber")
     raw = pdf("A heading", "One line of text in small letters", "Another line", "A third", size=5)
     document = read("a.pdf", raw, format_of("a.pdf"))
@@ -145,7 +145,7 @@ def test_words_of_a_pdf_in_small_letters_are_not_one_word() -> None:
 def test_a_pdf_is_written_as_a_page() -> None:
     pytest.importorskip("pdfplumber")
     raw = pdf("A heading", "One line of text", "Another line", "A third line")
-    after = upper(read("a.pdf", raw, format_of("a.pdf"), Options(to="de"))).decode()
+    after = upper(read("a.pdf", raw, format_of("a.pdf"), ReadOptions(to="de"))).decode()
     assert "<h1>A HEADING</h1>" in after
     assert "ANOTHER LINE" in after
     assert 'lang="de"' in after
@@ -153,7 +153,7 @@ def test_a_pdf_is_written_as_a_page() -> None:
 
 def test_an_old_word_file_is_written_as_a_new_one(monkeypatch) -> None:
     monkeypatch.setattr(converted, "_by_libreoffice", lambda raw: FILES["a.docx"])
-    document = read("a.doc", converted.OLE, format_of("a.doc"), Options(to="de"))
+    document = read("a.doc", converted.OLE, format_of("a.doc"), ReadOptions(to="de"))
     assert members(upper(document)).keys() == members(FILES["a.docx"]).keys()
 
 
@@ -164,12 +164,12 @@ def test_descriptions_and_titles_in_markdown_may_change() -> None:
     assert b"FOUR" in after
 
 
-def test_a_word_that_yaml_reads_as_another_thing_is_quoted() -> None:
+def test_a_word_that_yaml_would_read_as_a_boolean_is_quoted() -> None:
     document = read("a.yaml", b"a: Not\nb: Nothing\n", format_of("a.yaml"))
     assert document.write([("No",), ("null",)]) == b'a: "No"\nb: "null"\n'
 
 
-def test_a_picture_without_a_description_is_no_obstacle() -> None:
+def test_a_picture_without_a_description_is_accepted() -> None:
     document = read("a.html", b'<p>one <img alt="" src="x"/></p>', format_of("a.html"))
     assert upper(document) == b'<p>ONE <img alt="" src="x"/></p>'
 
@@ -186,14 +186,14 @@ def test_a_pdf_without_text_is_refused() -> None:
         read("a.pdf", pdf(), format_of("a.pdf"))
 
 
-def test_a_text_of_asciidoc_that_now_begins_like_an_item_is_written() -> None:
+def test_asciidoc_text_that_begins_like_an_item_is_escaped() -> None:
     document = read("a.adoc", b"|===\n|see <2>\n|===\n", format_of("a.adoc"))
     ((_, number),) = document.segments
     after = document.write([(number, " siehe")])
     assert after == b"|===\n|{empty}<2> siehe\n|===\n"
 
 
-def test_code_of_asciidoc_that_touches_a_letter_stays_code() -> None:
+def test_asciidoc_code_that_touches_a_letter_stays_code() -> None:
     document = read("a.adoc", b"See `x` and `y`.\n", format_of("a.adoc"))
     ((_, first, _, second, _),) = document.segments
     after = document.write([("Siehe", first, " und ", second, "e.")])
@@ -224,7 +224,7 @@ def test_an_encrypted_opendocument_file_is_refused_as_such() -> None:
         read("a.ods", out.getvalue(), format_of("a.ods"))
 
 
-def test_the_lines_of_a_table_in_a_pdf_are_no_paragraphs_and_those_beside_it_are() -> None:
+def test_lines_next_to_a_pdf_table_are_paragraphs_and_its_own_are_not() -> None:
     def line(text: str, x0: float, top: float) -> dict:
         ends = {"x0": x0, "x1": x0 + 50, "top": top, "bottom": top + 10}
         return {"text": text, "chars": [{"size": 10.0}], **ends}
