@@ -1,13 +1,17 @@
-"""Documents: uploaded, translated beside other work, fetched when they are done.
+"""Documents that clients upload, poll and fetch once they are translated.
 
-A document has a name that nobody can guess: whoever knows it may see how far it is, and fetch it.
-Some are kept for some time. A client has a share of them and of their memory: a new one takes the
-place of its own oldest that is done, never of another client's.
+A document is named by a secret key: a client that knows the key may see its progress and fetch it.
+Finished documents are kept for an hour. The places and bytes for them are shared out evenly: a full
+service takes a document of a client that holds little by dropping one of the client that holds
+most.
 """
 
 import asyncio
 import secrets
 import traceback
+import zlib
+from collections import Counter
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -37,12 +41,12 @@ router = APIRouter(tags=["documents"], route_class=Route)
 
 @dataclass(eq=False)
 class Job:
-    """A document on its way."""
+    """One document and the state of its translation."""
 
     key: str
     format: Format
     client: Client
-    size: int = 0  # of the file
+    size: int = 0  # of the uploaded file
     state: str = "waiting"
     done: int = 0
     total: int = 0
@@ -52,14 +56,17 @@ class Job:
     source: str = ""
     target: str = ""
     result: bytes = b""
-    report: Report | None = None
+    # Rendered and deflated: the rows as objects, or as HTML, take many times the memory.
+    report_page: bytes = b""
+    report_counts: dict[str, int] | None = None
+    term_counts: dict[str, int] | None = None
     task: "asyncio.Task[None] | None" = None
-    expiry: asyncio.TimerHandle | None = None  # that forgets it when its time is over
+    expiry: asyncio.TimerHandle | None = None
 
     @property
-    def held(self) -> int:
-        """Bytes that it takes: the file while it is translated, then the translation."""
-        return len(self.result) if self.over else self.size
+    def held_bytes(self) -> int:
+        """Count the bytes it keeps: its file until it is translated, then result and report."""
+        return len(self.result) + len(self.report_page) if self.over else self.size
 
     async def finished(self) -> None:
         if self.task is not None:
@@ -77,8 +84,8 @@ class Job:
             total=self.total,
             name=self.name or None,
             error=self.error or None,
-            report=self.report.counts if self.report else None,
-            terms=(self.report.terms or None) if self.report else None,
+            report=self.report_counts,
+            terms=self.term_counts,
         )
 
 
@@ -117,29 +124,57 @@ class Jobs:
         return job
 
     def _make_room(self, client: Client, size: int) -> None:
-        """For a file of a client, by forgetting documents of this client that are done."""
+        """Drop documents until one more of this size fits, or raise 429."""
+        while loser := self._one_over_its_share(client.name, 1, size):
+            self._drop_one(loser, may_cancel=loser != client.name)
+
+    def _one_over_its_share(self, name: str, documents: int, size: int) -> str:
+        """Return which client has to lose a document before this one may add some; "" if none has.
+
+        Within its own limits a client may take a place from the client that holds most, unless
+        that one would end up with less than it.
+        """
         limits = self._service.limits
-        while True:
-            own = [job for job in self._jobs.values() if job.client.name == client.name]
-            full = len(own) >= limits.documents_of_client or len(self._jobs) >= limits.documents
-            full |= sum(job.held for job in own) + size > limits.document_bytes // 4
-            everything = sum(job.held for job in self._jobs.values())
-            if not full and everything + size <= limits.document_bytes:
-                return
-            oldest = next((job for job in own if job.over), None)
-            if oldest is None:
-                message = "too many documents are waiting: try again later, or delete some."
-                raise HTTPException(429, message, {"Retry-After": "60"})
-            self._forget(oldest)
+        counts, held = Counter[str](), Counter[str]()
+        for job in self._jobs.values():
+            counts[job.client.name] += 1
+            held[job.client.name] += job.held_bytes
+        if counts[name] + documents > limits.documents_of_client:
+            return name
+        if held[name] + size > limits.document_bytes // 4:
+            return name
+        if counts.total() + documents > limits.documents:
+            most = max(counts, key=counts.__getitem__)
+            return most if counts[most] - 1 >= counts[name] + documents else name
+        if held.total() + size > limits.document_bytes:
+            most = max(held, key=held.__getitem__)
+            return most if held[most] > held[name] + size else name
+        return ""
+
+    def _drop_one(self, owner: str, may_cancel: bool) -> None:
+        """Drop a client's oldest finished document, or else its newest waiting one."""
+        own = [job for job in self._jobs.values() if job.client.name == owner]
+        finished = [job for job in own if job.over]
+        waiting = [job for job in own if job.state == "waiting"]
+        if finished:
+            self._forget(finished[0])
+        elif waiting and may_cancel:
+            self.cancel(waiting[-1])
+        else:
+            message = "too many documents are waiting: try again later, or delete some."
+            raise HTTPException(429, message, {"Retry-After": "60"})
 
     def _finished(self, job: Job) -> None:
-        job.task = None  # and with it whatever the task has left in memory
-        if job.key in self._jobs:  # else it was given up
-            later = asyncio.get_running_loop().call_later
-            # In an empty context: that of its task would keep the request in memory meanwhile.
-            job.expiry = later(
-                self._service.limits.document_s, self._forget, job, context=Context()
-            )
+        job.task = None  # frees what the task still references
+        if job.key not in self._jobs:  # deleted or dropped meanwhile
+            return
+        later = asyncio.get_running_loop().call_later
+        # An empty context: a copy of the task's would keep the whole request alive for an hour.
+        job.expiry = later(self._service.limits.document_s, self._forget, job, context=Context())
+        # Result and report may be larger than the file that was let in.
+        with suppress(HTTPException):
+            while loser := self._one_over_its_share(job.client.name, 0, 0):
+                self._drop_one(loser, may_cancel=False)
 
     def _forget(self, job: Job) -> None:
         self._jobs.pop(job.key, None)
@@ -207,14 +242,10 @@ class Jobs:
                 job.result = await service.translate_document(
                     reader, route, glossary, job.client.name, advance
                 )
-                job.report = reader.report
-                if glossary.terms:
-                    job.report = await asyncio.to_thread(
-                        reader.report.with_terms,
-                        lambda s, t: glossary.uses(s, t, route.source, route.target),
-                    )
+                report = reader.report
             job.done = job.total
             job.name = translated_name(name, route.target or "translated")
+            await asyncio.to_thread(_add_report, job, report, glossary)
             job.state = "done"
         except DragomanError as error:
             job.state, job.error = "failed", str(error)
@@ -226,6 +257,14 @@ class Jobs:
         except Exception:
             job.state, job.error = "failed", "this is a defect of the service; its log says more."
             traceback.print_exc()  # nobody waits for the task, so nobody else would tell
+
+
+def _add_report(job: Job, report: Report, glossary: Glossary) -> None:
+    if glossary.terms:
+        report = report.with_terms(lambda s, t: glossary.uses(s, t, job.source, job.target))
+        job.term_counts = report.terms or None
+    job.report_counts = report.counts
+    job.report_page = zlib.compress(report.as_page(job.name).encode())
 
 
 def jobs_of(request: Request) -> Jobs:
@@ -311,9 +350,10 @@ async def download(request: Request, key: str) -> Response:
 async def report(request: Request, key: str) -> Response:
     """A page with the document's texts beside their translations, doubtful ones first."""
     job = jobs_of(request)[key]
-    if job.state != "done" or job.report is None:
+    if job.state != "done":
         raise HTTPException(404, job.error or "the document is not translated yet.")
-    # Text of somebody else: it is escaped, and no script would run.
+    # The texts come from a client. They are escaped, and the policy stops any script regardless.
     rules = "default-src 'none'; style-src 'unsafe-inline'"
-    page = await asyncio.to_thread(job.report.as_page, job.name)
-    return Response(page, media_type="text/html", headers={"Content-Security-Policy": rules})
+    headers = {"Content-Security-Policy": rules}
+    page = await asyncio.to_thread(zlib.decompress, job.report_page)
+    return Response(page, media_type="text/html", headers=headers)
