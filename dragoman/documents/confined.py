@@ -36,9 +36,11 @@ from dragoman.documents.inline import Said
 from dragoman.documents.report import Report, Row, report_of
 from dragoman.documents.segment import texts
 from dragoman.documents.translating import Repeated, Sentence, sample, translating
+from dragoman.storage.limits import address_space, limit_process
 
 _HEAD = struct.Struct(">II")
 _MOST_FILES = 100  # that one process reads, so that what they leave behind does not add up
+_MOST_GROWTH = 2**26  # bytes of address space that files may leave behind in a process
 _WINDOW = 32  # segments that are translated together; after these, more is done
 _TRIES = 20
 _NICENESS = 5  # whoever translates comes first
@@ -100,6 +102,7 @@ class Reader:
         self._cpu_s = 0  # for the file
         self._name = ""
         self._files = 0
+        self._growth = 0  # address space that its files have left behind
         self._late = False
         self.done = 0  # segments of the file that are translated
         self.report = Report([])  # of the file, once it is translated
@@ -145,7 +148,9 @@ class Reader:
 
     @property
     def reusable(self) -> bool:
-        return self._process.poll() is None and self._files < _MOST_FILES
+        """Whether the process may read another file: alive, and not grown by those before."""
+        is_fresh = self._files < _MOST_FILES and self._growth <= _MOST_GROWTH
+        return is_fresh and self._process.poll() is None
 
     def kill(self) -> None:
         """End the process; whoever waits for an answer of it gets an error."""
@@ -196,6 +201,7 @@ class Reader:
             raise DocumentError(f"{self._name}: {self._why_dead()}") from None
         finally:
             timer.cancel()
+        self._growth = answer.pop("growth", self._growth)
         if "error" in answer:
             raise DocumentError(answer["error"])
         if "defect" in answer:
@@ -241,7 +247,7 @@ class _Desk:
     """The file that is being read, and how far it is."""
 
     def __init__(self) -> None:
-        self._base = _address_space()
+        self._fresh = address_space()
         self._document = Document([], lambda segments: b"")
         self._rounds: Rounds | None = None
         self._done = 0
@@ -250,12 +256,14 @@ class _Desk:
 
     def answer(self, message: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
         if "open" in message:
-            self._rounds = None
             order = message["open"]
             self._cpu_s = order["cpu"]
-            _limit(self._base + order["memory"], self._cpu_s)
+            # The limit counts from what the process has now without this file: pages that other
+            # files left in the heap are not charged to it.
+            base = self.put_away() + self._fresh - len(blob)
+            limit_process(base + order["memory"], self._cpu_s)
             return {"outline": self._open(order, blob)}, b""
-        _limit(0, self._cpu_s)
+        limit_process(0, self._cpu_s)
         if "unchanged" in message:
             return {}, self._document.write(self._document.segments)
         if "begin" in message:
@@ -267,6 +275,13 @@ class _Desk:
         ]
         send = self._rounds.send
         return self._advance(lambda: send(said))
+
+    def put_away(self) -> int:
+        """Forget the file; return how much address space is left of this and earlier ones."""
+        self._rounds = None
+        self._document = Document([], lambda segments: b"")
+        self._report = Report([])
+        return address_space() - self._fresh
 
     def _open(self, order: dict[str, Any], raw: bytes) -> Outline:
         fields = order["options"].items()
@@ -300,34 +315,6 @@ class _Desk:
             return {"report": self._report.rows}, end.value
 
 
-def _address_space() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):
-        return 2**30  # more than Python and NumPy take
-
-
-def _limit(memory: int, cpu_s: int) -> None:
-    """Where the system has such limits. `memory` 0: as it is."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # on Windows the limit of wall time has to do
-        return
-
-    def lower(which: int, most: int) -> None:
-        _, hard = resource.getrlimit(which)
-        with suppress(ValueError, OSError):
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(which, (most, hard))
-
-    lower(resource.RLIMIT_CORE, 0)
-    if memory:
-        lower(resource.RLIMIT_AS, memory)
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    lower(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime) + 1 + cpu_s)
-
-
 def main() -> None:
     """Answer frames until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side
@@ -354,6 +341,8 @@ def main() -> None:
             answer = {"error": "it is nested too deeply."}
         except Exception:
             answer, lasts = {"defect": traceback.format_exc()}, False
+        if "report" in answer or "error" in answer:  # done with this file
+            answer["growth"] = desk.put_away()
         with suppress(BrokenPipeError):
             _send(out, answer, written)
         if not lasts:
