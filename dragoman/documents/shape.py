@@ -18,7 +18,7 @@ from xml.parsers import expat
 from dragoman.documents.document import Document, DocumentError, Options, decoded
 from dragoman.documents.segment import Segment, has_words
 from dragoman.documents.text_shape import SHAPES, Shape
-from dragoman.storage.xml import open_parser
+from dragoman.storage.xml import open_parser, parse
 
 Read = Callable[[bytes, Options], Document]
 
@@ -136,7 +136,7 @@ def _xml_shape(raw: bytes) -> Shape:
     parser = open_parser("utf-8")
     parser.UseForeignDTD(True)  # &nbsp; of XHTML is no mistake
     parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.Parse(text.encode("utf-8", "surrogatepass"), True)
+    parse(parser, text.encode("utf-8", "surrogatepass"))
     return shape
 
 

@@ -12,7 +12,7 @@ from typing import Union
 from xml.parsers import expat
 
 from dragoman.documents.document import DocumentError
-from dragoman.storage.xml import DoctypeError, open_parser
+from dragoman.storage.xml import HostileXmlError, open_parser, parse
 
 DEEPEST = 200  # elements in elements
 MOST_NODES = 2_000_000  # elements and texts: up to half a kilobyte each
@@ -64,8 +64,8 @@ def parsed(text: str) -> Element:
         raise DocumentError(f"its XML has {len(text):,} characters, {MOST_CHARACTERS:,} are read.")
     reader = _Reader(text)
     try:
-        reader.parser.Parse(reader.raw, True)
-    except DoctypeError as error:
+        parse(reader.parser, reader.raw)
+    except HostileXmlError as error:
         raise DocumentError(f"{error}.") from None
     except expat.ExpatError as error:
         line = f", line {error.lineno}" if error.lineno else ""

@@ -4,11 +4,12 @@ Each gives the texts of its segments without inline markup, on one line. Segment
 translation, and those that PO marks as fuzzy, are left out. A file may name several languages; the
 pair that is asked for is taken, else the first two.
 
-Anybody may have made such a file: XML with a DTD of its own is refused, and so is an archive that
-swells.
+Such a file may come from anyone, so `read_pairs` reads it in a process with limits. XML with a DTD
+of its own is refused, and so is an archive that swells.
 """
 
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,7 @@ from xml.etree.ElementTree import Element
 
 from dragoman.errors import CorpusError
 from dragoman.storage.xml import events
-from dragoman.text.parallel import raw_blocks, raw_lines
+from dragoman.text.parallel import open_bytes, raw_blocks, raw_lines, unpacked_name
 
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}  # markup, not text
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -32,6 +33,16 @@ class Segment(NamedTuple):
 
 
 Read = Callable[[BinaryIO, str | Path, str, str], Iterator[Segment]]
+
+
+def read_segments(path: str, source: str = "", target: str = "") -> Iterator[Segment]:
+    """Yield the segments of a file, whose name tells its format."""
+    read = READERS[Path(unpacked_name(path)).suffix.lower()]
+    with open_bytes(path) as file:
+        try:
+            yield from read(file, path, source, target)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CorpusError(f"{path}: cannot be read ({error}).") from None
 
 
 def read_tmx(

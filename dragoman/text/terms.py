@@ -12,6 +12,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import ConfigError
+from dragoman.storage.limited import limited_rows
 from dragoman.storage.xml import events
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
@@ -53,7 +54,8 @@ def rows_of(text: str, name: str, source: str = "", target: str = "") -> Iterato
     """The entries of a glossary; its name says the format. TBX needs the languages."""
     text = text.removeprefix("\ufeff")
     if name.lower().endswith(".tbx"):
-        yield from _tbx(text, name, source, target)
+        for line, columns in limited_rows(read_tbx, name, len(text), text, name, source, target):
+            yield Row(line, tuple(columns))
         return
     if name.lower().endswith(".csv"):
         separator = ";" if text.split("\n", 1)[0].count(";") else ","
@@ -70,7 +72,7 @@ def rows_of(text: str, name: str, source: str = "", target: str = "") -> Iterato
             yield Row(number, tuple(column.strip() for column in line.split("\t")))
 
 
-def _tbx(text: str, name: str, source: str, target: str) -> Iterator[Row]:
+def read_tbx(text: str, name: str, source: str, target: str) -> Iterator[Row]:
     """Each concept's first term in the source language, and its terms in the target language."""
     number = 0
     try:
