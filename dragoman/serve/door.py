@@ -9,7 +9,6 @@ Routes take the bare request and check bodies themselves: FastAPI's own way cost
 rest of a request.
 """
 
-import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -22,9 +21,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 
+from dragoman.serve.forms import MOST_FIELDS, File, read_form
 from dragoman.serve.keys import Client
 from dragoman.serve.requests import service_of
 from dragoman.serve.server import client_of
@@ -33,9 +31,6 @@ from dragoman.text.strings import unwritable_in
 M = TypeVar("M", bound=BaseModel)
 JSON = "application/json"
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-# it warns of every bad form, and clients send those
-logging.getLogger("python_multipart").setLevel(logging.ERROR)
-_FIELDS = 200  # of a form
 _CHARSETS = ("utf-8", "utf8")
 _KEY_SCHEMES = ("bearer", "deepl-auth-key")
 
@@ -155,11 +150,9 @@ class Upload:
 async def read_upload(request: Request) -> Upload:
     fields, file = await _read(request)
     if file is None:
-        raise HTTPException(400, "file: a form with a file is wanted.")
-    raw = await file.read()
-    await file.close()
+        raise HTTPException(400, "file: send a multipart form with a file.")
     texts = {name: value for name, value in fields.items() if isinstance(value, str)}
-    return Upload(file.filename or "file", raw, texts)
+    return Upload(file.name or "file", file.raw, texts)
 
 
 def valid(schema: type[M], value: object, status: int) -> M:
@@ -190,15 +183,15 @@ def _check_charset(request: Request) -> None:
         raise HTTPException(415, "Content-Type: the only charset that is read is UTF-8.")
 
 
-async def _read(request: Request) -> tuple[dict[str, Any], UploadFile | None]:
+async def _read(request: Request) -> tuple[dict[str, Any], File | None]:
     """The fields and the file of a body, read once: for the key and for the route."""
     if not hasattr(request.state, "body_read"):
         request.state.body_read = await _read_once(request)
-    read: tuple[dict[str, Any], UploadFile | None] = request.state.body_read
+    read: tuple[dict[str, Any], File | None] = request.state.body_read
     return read
 
 
-async def _read_once(request: Request) -> tuple[dict[str, Any], UploadFile | None]:
+async def _read_once(request: Request) -> tuple[dict[str, Any], File | None]:
     kind = _kind(request)
     if kind == FORMS[1]:
         return await _multipart(request)
@@ -213,10 +206,12 @@ async def _read_once(request: Request) -> tuple[dict[str, Any], UploadFile | Non
         raise HTTPException(415, "the body must be JSON or a form, and its Content-Type say so.")
     try:
         # here, since Starlette takes bare UTF-8 for Latin-1
-        values = parse_qs((raw or query).decode(), keep_blank_values=True, max_num_fields=_FIELDS)
+        values = parse_qs(
+            (raw or query).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS
+        )
     except ValueError:
         raise HTTPException(
-            400, f"the form is not UTF-8, or has more than {_FIELDS} fields."
+            400, f"the form is not UTF-8, or has more than {MOST_FIELDS} fields."
         ) from None
     _check_strings(values)
     return {name: v if len(v) > 1 else v[0] for name, v in values.items()}, None
@@ -238,50 +233,12 @@ def _check_strings(value: object, status: int = 400) -> None:
         raise HTTPException(status, f"a string has {found}: remove it.")
 
 
-class _Parts(MultiPartParser):
-    """Starlette's parser, for fields that are UTF-8 and together no larger than another body."""
-
-    spool_max_size = 64 * 1024  # a larger file is kept on disk while it arrives
-    room = 0  # bytes that fields may still have
-
-    def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        if self._current_part.file is None:
-            self.room -= end - start
-            if self.room < 0:
-                raise HTTPException(413, "the fields of the form are too large.")
-        super().on_part_data(data, start, end)
-
-    def on_part_end(self) -> None:
-        if self._current_part.file is None:
-            try:
-                self._current_part.data.decode()
-            except UnicodeDecodeError:
-                raise MultiPartException("A field is not UTF-8.") from None
-        super().on_part_end()
-
-
-async def _multipart(request: Request) -> tuple[dict[str, Any], UploadFile | None]:
-    room = service_of(request).limits.max_body_bytes
-    parser = _Parts(
-        request.headers,
+async def _multipart(request: Request) -> tuple[dict[str, Any], File | None]:
+    fields, files = await read_form(
+        request.headers["content-type"],
         request.stream(),
-        max_files=request.state.most_files,
-        max_fields=_FIELDS,
-        max_part_size=room,
+        service_of(request).limits.max_body_bytes,
+        request.state.most_files,
     )
-    parser.room = room
-    try:
-        form = await parser.parse()
-    except MultiPartException as error:
-        raise HTTPException(400, error.message) from None
-    except OSError as error:  # of the disk
-        raise HTTPException(507, f"no room for the file ({error.strerror}).") from None
-    file = form.get("file")
-    file = file if isinstance(file, UploadFile) else None
-    fields: dict[str, Any] = {}
-    for name in form:
-        values = [value for value in form.getlist(name) if isinstance(value, str)]
-        if values:
-            fields[name] = values if len(values) > 1 else values[0]
-    _check_strings([fields, (file and file.filename) or ""])
-    return fields, file
+    _check_strings([fields, [[name, file.name] for name, file in files.items()]])
+    return fields, files.get("file")
