@@ -49,6 +49,9 @@ _COMPANY_S = 1.0  # after which a client counts as gone
 _PAUSED_FOR = 1000
 _LOOK_S = 0.25  # after which a search that waits looks whether anybody still wants it
 _CLOSING_S = 0.25  # for the engine to notice that it should stop
+# What a long look took on one core, as seconds for so many positions; long looks correct this.
+_LOOKED_S, _LOOKED = 10.0, 100_000.0
+_LONG_LOOK = 5_000  # positions: of shorter looks most of the time does not depend on their length
 # Cores that are worth it for a search alone. Two make it 7% faster, and the engine would keep for
 # that a session for each target language, 120 MiB in all.
 _CORES_FOR_ONE = 3
@@ -155,6 +158,7 @@ class Batcher:
         self._queue: FairQueue[_Job] = FairQueue(credit=slice_work)
         self._looks: FairQueue[_Turn] = FairQueue()  # those that wait for the one under way
         self._look: _Turn | None = None
+        self._looked_s, self._looked = _LOOKED_S, _LOOKED
         self._lines: Counter[str] = Counter()  # queries of each client that are not answered yet
         self._jobs: set[_Job] = set()  # likewise
         self._requests = 0
@@ -203,6 +207,10 @@ class Batcher:
         """Seconds since the last step of the worker that has been silent longest."""
         now = time.monotonic()
         return max((now - worker.progress for worker in self._busy), default=0.0)
+
+    def look_seconds(self, work: int) -> float:
+        """Estimate the processor time of a look from that of earlier long ones."""
+        return work * self._looked_s / self._looked
 
     async def search(
         self,
@@ -433,6 +441,8 @@ class Batcher:
             return
         finally:
             self._correct(batch, worker.cpu_s - before)
+            if isinstance(batch[0], _Call):
+                self._learn_from_look(batch[0], worker.cpu_s - before)
         self.batches += 1
         self._last_batch_s = time.monotonic() - started
         taken_s = self._last_batch_s / len(batch) / self.workers
@@ -457,6 +467,15 @@ class Batcher:
             self._times.clear()
         for client in {job.round.client for job in batch}:
             self._times[client] += 0.3 * (times - self._times[client])
+
+    def _learn_from_look(self, look: _Call, cpu_s: float) -> None:
+        # A look that was given up took less than it needs: it counts if that is much already.
+        is_whole = not look.done.done()
+        if look.work >= _LONG_LOOK and (is_whole or cpu_s > self.look_seconds(look.work)):
+            self._looked_s += cpu_s
+            self._looked += look.work
+            if self._looked > 10 * _LOOKED:
+                self._looked_s, self._looked = self._looked_s / 2, self._looked / 2
 
     def _on_thread(self, worker: _Worker, batch: list[_Job], at_once: int) -> Sequence[Any]:
         """The answer to each job of a batch."""

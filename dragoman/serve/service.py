@@ -439,6 +439,7 @@ class Service:
         if passes > 1:
             work *= passes
             self._check_work(work)
+            self._check_time(work)
 
         alone = self.batcher.workers == 1
 
@@ -536,6 +537,17 @@ class Service:
             raise HTTPException(
                 413,
                 f"{characters:,} characters are too many: a request may have {most:,}.",
+            )
+
+    def _check_time(self, work: int) -> None:
+        """Refuse a look that is not likely to end in time: half of the time limit is for waiting
+        and for the turns of others."""
+        seconds, most = self.batcher.look_seconds(work), self.limits.time_limit_s
+        if seconds > most / 2:
+            raise HTTPException(
+                413,
+                f"this takes about {seconds:.0f} s of processor time, too much for requests of "
+                f"at most {most:g} s: send a shorter text, or leave out `study`.",
             )
 
     def _check_work(self, work: int) -> None:

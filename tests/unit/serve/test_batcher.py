@@ -38,7 +38,9 @@ class Shouter:
         texts = ["".join(map(chr, query.ids)) for query in queries]
         if "bad" in texts:
             raise RuntimeError("broken")
+        latest = time.monotonic() + HANG
         while "endless" in texts:
+            assert time.monotonic() < latest, "nothing ended this search"
             on_step()
             self.steps += 1
         self.batches.append(texts)
