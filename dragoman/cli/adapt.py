@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dragoman.bundle.folder import read_bundle, write_bundle
+from dragoman.cli.arguments import Argument, Option, UsageError
 from dragoman.cli.loading import load_model, one_folder
 from dragoman.cli.options import From, OneModel, To
 from dragoman.errors import ConfigError, RunError, needs_torch
@@ -24,35 +23,33 @@ from dragoman.text.parallel import (
 def command(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."
-        ),
+        Argument(metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."),
     ],
-    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
+    target: Annotated[str, Argument(metavar="TGT", help="Their translations.")] = "",
     model: OneModel = "",
-    out: Annotated[str, typer.Option(help="Folder for the adapted model.")] = "",
+    out: Annotated[str, Option(help="Folder for the adapted model.")] = "",
     from_: From = "",
     to: To = "",
     general: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="SRC[,TGT]",
             help="Sentences from other domains, to be kept; default: the model makes some up.",
         ),
     ] = "",
     active: Annotated[
         int,
-        typer.Option(
+        Option(
             metavar="N",
             min=0,
             help="Adapt nothing; print the N source sentences most worth translating by hand.",
         ),
     ] = 0,
     minutes: Annotated[
-        float, typer.Option(min=0.5, help="Minutes that it may take, from start to end.")
+        float, Option(min=0.5, help="Minutes that it may take, from start to end.")
     ] = 5.0,
     merged: Annotated[
-        bool, typer.Option("--merged", help="Write changed weights instead of an adapter.")
+        bool, Option("--merged", help="Write changed weights instead of an adapter.")
     ] = False,
 ) -> None:
     """Teach a model the words of your own translations, on a CPU, in minutes.
@@ -68,7 +65,7 @@ def command(
         from dragoman.training.lora import LoraConfig
         from dragoman.training.time_budget import Clock
     if not out:
-        raise typer.BadParameter("give a folder for the adapted model.", param_hint="--out")
+        raise UsageError("--out: give a folder for the adapted model.")
     folder = Path(out)
     if folder.is_file():
         raise RunError(f"{out} is a file: choose a folder.")

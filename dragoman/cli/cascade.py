@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.loading import load_model
 from dragoman.cli.options import Device, EngineName, From, Json, Model, To
 from dragoman.decode.cascade.curve import curve_picture, quality_curve
@@ -18,15 +17,15 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
-    reference: Annotated[str, typer.Argument(metavar="REF", help="Their translations.")],
+    source: Annotated[str, Argument(metavar="SRC", help="Source sentences.")],
+    reference: Annotated[str, Argument(metavar="REF", help="Their translations.")],
     second: Annotated[
-        str, typer.Option("--defer-to", help="A model, or an endpoint's address (see translate).")
+        str, Option("--defer-to", help="A model, or an endpoint's address (see translate).")
     ],
     model: Model = "",
     from_: From = "",
     to: To = "",
-    plot: Annotated[str, typer.Option(metavar="F.svg", help="Draw the curve into a file.")] = "",
+    plot: Annotated[str, Option(metavar="F.svg", help="Draw the curve into a file.")] = "",
     json_: Json = False,
     engine: EngineName = "auto",
     device: Device = "auto",

@@ -1,13 +1,13 @@
 """`dragoman check`"""
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.options import From, Json, To
 from dragoman.config import Corpus
 from dragoman.data.prepare import name_languages
@@ -21,34 +21,30 @@ from dragoman.text.terms import Row, findings, looks_like_terms, rows_of
 def command(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."
-        ),
+        Argument(metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."),
     ],
-    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
+    target: Annotated[str, Argument(metavar="TGT", help="Their translations.")] = "",
     against: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="SRC,TGT",
             help="A validation or test set that training must not see (repeatable).",
         ),
     ] = None,
     fix_: Annotated[
         str,
-        typer.Option(
+        Option(
             "--fix", metavar="OUT", help="Write a cleaned copy and a log of changes to this folder."
         ),
     ] = "",
     from_: From = "",
     to: To = "",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 whatever is found, not only the worst.")
+        bool, Option("--strict", help="Exit with 1 whatever is found, not only the worst.")
     ] = False,
     glossary: Annotated[
         bool | None,
-        typer.Option(
-            help="Whether the file is a glossary; default: it is if all entries are short."
-        ),
+        Option(help="Whether the file is a glossary; default: it is if all entries are short."),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -180,4 +176,4 @@ def _write_fixed(
                         sep="\t",
                         file=log,
                     )
-    typer.echo(f"{kept:,} pairs kept, {removed:,} removed: {folder}", err=True)
+    print(f"{kept:,} pairs kept, {removed:,} removed: {folder}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`dragoman convert`"""
+"""Convert models to and from other systems."""
 
 import sys
 from collections.abc import Iterator
@@ -7,10 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
-from dragoman.cli import STYLE
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.options import From, To
 from dragoman.convert.hub import model_folder
 from dragoman.errors import ConversionError, CorpusError, needs_torch
@@ -20,23 +18,20 @@ from dragoman.text.parallel import language_of, read_pairs
 if TYPE_CHECKING:
     from dragoman.convert.shortlist import Corpus
 
-app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True, **STYLE)
-
 MOST_MEASURED = 1000  # pairs of each file
 
-In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
-Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
-Onnx = Annotated[bool, typer.Option(help="For the ONNX engine, as by to-onnx.")]
-Int8 = Annotated[bool, typer.Option("--int8", help="Weights in 8 bits.")]
+In = Annotated[str, Argument(metavar="IN", help="Folder of the model.")]
+Out = Annotated[str, Argument(metavar="OUT", help="Folder to write.")]
+Onnx = Annotated[bool, Option(help="For the ONNX engine, as by to-onnx.")]
+Int8 = Annotated[bool, Option("--int8", help="Weights in 8 bits.")]
 
 
-@app.command("to-web")
 def to_web(
     model: In,
     out: Out,
     runtime: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="FOLDER",
             help="The folder dist of npm's package onnxruntime-web (npm install onnxruntime-web).",
         ),
@@ -52,17 +47,16 @@ def to_web(
     print(f"wrote {Path(out) / 'index.html'}, {size / 1e6:.1f} MB in all", file=sys.stderr)
 
 
-@app.command("to-onnx")
 def to_onnx(
     model: In,
     out: Out,
     int8: Annotated[
         bool,
-        typer.Option("--int8", help="Store weights in 8 bits: a quarter of the size, and faster."),
+        Option("--int8", help="Store weights in 8 bits: a quarter of the size, and faster."),
     ] = False,
     shortlist: Annotated[
         tuple[str, str] | None,
-        typer.Option(
+        Option(
             metavar="SRC TGT",
             help="Parallel text from which to learn a lexical shortlist: faster. Commas join "
             "several files; a multilingual model learns both directions of each pair.",
@@ -70,7 +64,7 @@ def to_onnx(
     ] = None,
     calibrate: Annotated[
         tuple[str, str] | None,
-        typer.Option(
+        Option(
             metavar="SRC TGT",
             help="With --int8: parallel text on which to measure how large numbers become: faster. "
             "Some hundred pairs will do; commas join several files.",
@@ -98,7 +92,6 @@ def to_onnx(
     _tell(out, f"dragoman translate --model {out}")
 
 
-@app.command("to-ctranslate2")
 def to_ctranslate2(model: In, out: Out) -> None:
     """Write a folder for `ctranslate2.Translator`.
 
@@ -110,7 +103,6 @@ def to_ctranslate2(model: In, out: Out) -> None:
     _tell(out, f"ctranslate2.Translator({out!r}), sources as dragoman tokenize shows them")
 
 
-@app.command("to-huggingface")
 def to_huggingface(model: In, out: Out) -> None:
     """Write a folder for `transformers`: MarianMT, or Pegasus for a pre-norm model.
 
@@ -126,7 +118,6 @@ def to_huggingface(model: In, out: Out) -> None:
     )
 
 
-@app.command("from-huggingface")
 def from_huggingface(
     model: In,
     out: Out,
@@ -142,19 +133,18 @@ def from_huggingface(
     _write(model, out, from_huggingface(Path(model)), onnx, int8)
 
 
-@app.command("from-ctranslate2")
 def from_ctranslate2(
     model: In,
     out: Out,
     pieces: Annotated[
         str,
-        typer.Option(metavar="SPM[,SPM]", help="SentencePiece models, where IN holds none."),
+        Option(metavar="SPM[,SPM]", help="SentencePiece models, where IN holds none."),
     ] = "",
     from_: From = "",
     to: To = "",
     source_end: Annotated[
         bool,
-        typer.Option("--source-end", help="Sources end with </s>, although config.json says no."),
+        Option("--source-end", help="Sources end with </s>, although config.json says no."),
     ] = False,
     onnx: Onnx = True,
     int8: Int8 = False,
@@ -170,7 +160,6 @@ def from_ctranslate2(
     _write(model, out, from_ctranslate2(Path(model), named, languages, source_end), onnx, int8)
 
 
-@app.command("from-argos")
 def from_argos(model: In, out: Out, onnx: Onnx = True, int8: Int8 = False) -> None:
     """Make a bundle of an Argos package, an .argosmodel or the folder that it was unpacked to.
 
@@ -181,7 +170,6 @@ def from_argos(model: In, out: Out, onnx: Onnx = True, int8: Int8 = False) -> No
     _write(model, out, from_argos(Path(model)), onnx, int8)
 
 
-@app.command("from-marian")
 def from_marian(
     model: In,
     out: Out,
@@ -198,6 +186,18 @@ def from_marian(
 
     bundle = from_marian(Path(model), from_, to)
     _write(model, out, bundle, onnx, int8)
+
+
+commands = {
+    "to-web": to_web,
+    "to-onnx": to_onnx,
+    "to-ctranslate2": to_ctranslate2,
+    "to-huggingface": to_huggingface,
+    "from-huggingface": from_huggingface,
+    "from-ctranslate2": from_ctranslate2,
+    "from-argos": from_argos,
+    "from-marian": from_marian,
+}
 
 
 def _write(model: str, out: str, bundle: Bundle, onnx: bool, int8: bool) -> None:

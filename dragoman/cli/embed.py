@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
 
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.loading import load_model, one_model
 from dragoman.cli.options import Device, From, OneModel, To
 from dragoman.cli.translating import destination
@@ -20,18 +20,16 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to embed.")
-    ] = None,
+    texts: Annotated[list[str] | None, Argument(metavar="TEXT", help="Texts to embed.")] = None,
     model: OneModel = "",
     from_: From = "",
     to: To = "",
     input_: Annotated[
-        str, typer.Option("--input", "-i", help="File of lines to embed (.gz, .bz2).")
+        str, Option("--input", "-i", help="File of lines to embed (.gz, .bz2).")
     ] = "",
     output: Annotated[
         str,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             help="File for the vectors: JSON lines, or an array if it ends in .npy.",

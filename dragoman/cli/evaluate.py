@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.loading import decoding_settings, load_model
 from dragoman.cli.options import Beam, Device, EngineName, From, Json, Set, To
 from dragoman.convert.hub import model_folders
@@ -17,13 +16,13 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
+    source: Annotated[str, Argument(metavar="SRC", help="Source sentences.")],
     references: Annotated[
-        list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")
+        list[str], Argument(metavar="REF", help="One or several reference translations.")
     ],
     models: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--model",
             "-m",
             help="A model to score (repeatable); default without --hyp: the bundled one.",
@@ -31,18 +30,18 @@ def command(
     ] = None,
     hypotheses: Annotated[
         list[str] | None,
-        typer.Option("--hyp", help="A file of translations to score (repeatable)."),
+        Option("--hyp", help="A file of translations to score (repeatable)."),
     ] = None,
     confidence: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="F.svg",
             help="Also say how far confidences can be trusted, and draw them: a reliability "
             "diagram.",
         ),
     ] = "",
     beam: Beam = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    lowercase: Annotated[bool, Option("--lowercase", help="Ignore case.")] = False,
     from_: From = "",
     to: To = "",
     json_: Json = False,

@@ -1,11 +1,11 @@
 """`dragoman extend`"""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dragoman.bundle.folder import read_bundle, write_bundle
+from dragoman.cli.arguments import Argument, Option, UsageError
 from dragoman.cli.loading import load_model, one_folder
 from dragoman.cli.options import Device, From, OneModel, Set, To
 from dragoman.config import Corpus, parse_set
@@ -25,16 +25,16 @@ TRAINING = {
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
-    target: Annotated[str, typer.Argument(metavar="TGT", help="Their translations.")],
+    source: Annotated[str, Argument(metavar="SRC", help="Source sentences.")],
+    target: Annotated[str, Argument(metavar="TGT", help="Their translations.")],
     general: Annotated[
-        str, typer.Option(metavar="F", help="Sentences that the model translates now, to be kept.")
+        str, Option(metavar="F", help="Sentences that the model translates now, to be kept.")
     ] = "",
     model: OneModel = "",
-    out: Annotated[str, typer.Option(help="Folder for the run; the model is left there.")] = "",
+    out: Annotated[str, Option(help="Folder for the run; the model is left there.")] = "",
     from_: From = "",
     to: To = "",
-    pieces: Annotated[int, typer.Option(min=0, help="Pieces to add, at most.")] = 2000,
+    pieces: Annotated[int, Option(min=0, help="Pieces to add, at most.")] = 2000,
     set_: Set = None,
     device: Device = "auto",
 ) -> None:
@@ -46,7 +46,7 @@ def command(
         from dragoman.training.extend import extend
         from dragoman.training.run import train
     if not out:
-        raise typer.BadParameter("give a folder for the run.", param_hint="--out")
+        raise UsageError("--out: give a folder for the run.")
     if not general:
         raise ConfigError("name sentences that the model translates now, to be kept: --general F.")
     from_, to = from_ or language_of(source), to or language_of(target)
@@ -59,7 +59,7 @@ def command(
     old = [line for line in read_lines(general) if line.strip()]
     extended = extend(bundle, new, from_, to, old, pieces)
     known = bundle.codec.languages
-    typer.echo(f"{extended.pieces:,} pieces and {len(extended.tags)} tags were added", err=True)
+    print(f"{extended.pieces:,} pieces and {len(extended.tags)} tags were added", file=sys.stderr)
     beside = Path(f"{out}.extended")
     write_bundle(beside / "model", extended.bundle)
     # what the old model says is what the new one goes on saying

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from importlib import util
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle.folder import CARD, Bundle, bundled_models, parameters_by_part, read_bundle
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.options import Json
 from dragoman.config import describe_settings, make_config, model_summary
 from dragoman.config.presets import PRESETS
@@ -27,16 +27,16 @@ LEAST_WIDTH = 120  # of a terminal that has room for a column per preset
 def command(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="[M]", help="Folder of a trained model; with --settings, a word to filter by."
+        Argument(
+            metavar="M", help="Folder of a trained model; with --settings, a word to filter by."
         ),
     ] = "",
     settings: Annotated[
         bool,
-        typer.Option("--settings", help="List every setting: its default, and each preset's."),
+        Option("--settings", help="List every setting: its default, and each preset's."),
     ] = False,
     preset: Annotated[
-        str | None, typer.Option(help="With --settings: the values of this preset alone.")
+        str | None, Option(help="With --settings: the values of this preset alone.")
     ] = None,
     json_: Json = False,
 ) -> None:

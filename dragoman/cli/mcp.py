@@ -15,9 +15,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
-import typer
-
 from dragoman.bundle.folder import bundled_models
+from dragoman.cli.arguments import Option
 from dragoman.cli.options import Device, EngineName
 from dragoman.cli.translating_documents import read_document
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
@@ -213,14 +212,14 @@ def _shallow(line: bytes) -> bytes:
 def command(
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="Folder of a model (repeatable); default: bundled."),
+        Option("--model", "-m", help="Folder of a model (repeatable); default: bundled."),
     ] = None,
     folder: Annotated[
         list[str] | None,
-        typer.Option(help="A folder whose files may be read and written (repeatable)."),
+        Option(help="A folder whose files may be read and written (repeatable)."),
     ] = None,
     glossary: Annotated[
-        str, typer.Option(metavar="F.tsv", help="Terms that every translation keeps to.")
+        str, Option(metavar="F.tsv", help="Terms that every translation keeps to.")
     ] = "",
     engine: EngineName = "auto",
     device: Device = "auto",

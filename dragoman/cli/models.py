@@ -1,29 +1,18 @@
-"""`dragoman models`"""
+"""List, fetch and remove models."""
 
 import json
 from typing import Annotated
 
-import typer
-
-from dragoman.cli import STYLE
+from dragoman.cli.arguments import Argument
 from dragoman.cli.options import Json
 from dragoman.convert import hub
 from dragoman.errors import BundleError, escaped
 
-app = typer.Typer(help="List, fetch and remove models.", **STYLE)
-
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Of the hub, such as Helsinki-NLP/opus-mt-de-en.")
+    str, Argument(metavar="NAME", help="Of the hub, such as Helsinki-NLP/opus-mt-de-en.")
 ]
 
 
-@app.callback(invoke_without_command=True)
-def models(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        list_models()
-
-
-@app.command("list")
 def list_models(json_: Json = False) -> None:
     """List the models that come with the package and those in the cache.
 
@@ -41,7 +30,6 @@ def list_models(json_: Json = False) -> None:
         print(escaped("  ".join([*row, licence])))
 
 
-@app.command("firefox")
 def list_firefox(json_: Json = False) -> None:
     """List Firefox's models by language pair. They can be named like those of the hub.
 
@@ -60,7 +48,6 @@ def list_firefox(json_: Json = False) -> None:
         print(escaped("  ".join(row)))
 
 
-@app.command("get")
 def get(name: Name) -> None:
     """Fetch a model from the Hugging Face hub, or one of Firefox's, or its newest revision.
 
@@ -71,10 +58,13 @@ def get(name: Name) -> None:
     print(hub.fetch(name, again=True))
 
 
-@app.command("remove")
 def remove(name: Name) -> None:
     """Remove a fetched model from the cache.
 
     Example: `dragoman models remove Helsinki-NLP/opus-mt-de-en`
     """
     hub.remove(name)
+
+
+commands = {"list": list_models, "firefox": list_firefox, "get": get, "remove": remove}
+default = list_models

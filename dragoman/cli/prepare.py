@@ -5,8 +5,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option, UsageError
 from dragoman.cli.options import From, Set, To
 from dragoman.config import Corpus, make_config, parse_set
 from dragoman.config.presets import PRESETS
@@ -16,24 +15,20 @@ from dragoman.errors import ConfigError, RunError, escaped
 
 def command(
     source: Annotated[
-        str, typer.Argument(metavar="[SRC]", help="Source sentences, or one .tsv file.")
+        str, Argument(metavar="SRC", help="Source sentences, or one .tsv file.")
     ] = "",
-    target: Annotated[
-        str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
-    ] = "",
-    out: Annotated[str, typer.Option(help="Folder for the prepared data.")] = "",
+    target: Annotated[str, Argument(metavar="TGT", help="Their translations, line by line.")] = "",
+    out: Annotated[str, Option(help="Folder for the prepared data.")] = "",
     valid: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="SRC TGT", help="Validation set (else held out)."),
+        Option(metavar="SRC TGT", help="Validation set (else held out)."),
     ] = None,
     from_: From = "",
     to: To = "",
     preset: Annotated[
-        str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
+        str | None, Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
     ] = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="F.toml", help="Settings from a file.")
-    ] = None,
+    config: Annotated[str | None, Option(metavar="F.toml", help="Settings from a file.")] = None,
     set_: Set = None,
 ) -> None:
     """Prepare corpora once for many runs: learn the vocabulary, store the ids on disk.
@@ -49,7 +44,7 @@ def command(
     from dragoman.storage.files import storage_errors
 
     if not out:
-        raise typer.BadParameter("give a folder for the data.", param_hint="--out")
+        raise UsageError("--out: give a folder for the data.")
     if Path(out).exists():
         raise RunError(f"{out} already exists: choose another --out.")
     overrides = parse_set(set_ or [])

@@ -6,8 +6,7 @@ import sys
 from itertools import islice
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.loading import load_model
 from dragoman.cli.options import Device, EngineName, From, Json, Model, To
 from dragoman.decode.translator import WINDOW_LINES
@@ -18,17 +17,17 @@ from dragoman.text.parallel import read_pairs
 def command(
     source: Annotated[
         str,
-        typer.Argument(metavar="SRC", help="Source sentences (or one .tsv file, or - for stdin)."),
+        Argument(metavar="SRC", help="Source sentences (or one .tsv file, or - for stdin)."),
     ],
     target: Annotated[
-        str, typer.Argument(metavar="[TGT]", help="Translations to judge, line by line.")
+        str, Argument(metavar="TGT", help="Translations to judge, line by line.")
     ] = "",
     model: Model = "",
     from_: From = "",
     to: To = "",
     errors: Annotated[
         bool,
-        typer.Option("--errors", help="Print what is wrong instead, by kind: number, omission, …"),
+        Option("--errors", help="Print what is wrong instead, by kind: number, omission, …"),
     ] = False,
     json_: Json = False,
     engine: EngineName = "auto",

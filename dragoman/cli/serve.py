@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dragoman.bundle.folder import bundled_models
+from dragoman.cli.arguments import Option
 from dragoman.cli.options import Device, EngineName
 from dragoman.errors import MissingPackageError, how_to_install
 from dragoman.storage.files import storage_errors
@@ -16,78 +15,76 @@ from dragoman.storage.files import storage_errors
 def command(
     model: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--model",
             "-m",
             help="Folder of a model, or of several (repeatable); default: the bundled one.",
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0: all addresses.")
+        str, Option(help="Address to listen on; 0.0.0.0: all addresses.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")
+        int, Option(min=0, max=65535, help="Port to listen on; 0: any free port.")
     ] = 8000,
     api_key: Annotated[
         str,
-        typer.Option(
-            envvar="DRAGOMAN_API_KEY", help="Key that clients must send.", show_default=False
-        ),
+        Option(environment="DRAGOMAN_API_KEY", help="Key that clients must send."),
     ] = "",
     keys: Annotated[
         list[str] | None,
-        typer.Option(metavar="F.toml", help="File of keys, each with its own limits (repeatable)."),
+        Option(metavar="F.toml", help="File of keys, each with its own limits (repeatable)."),
     ] = None,
     queue: Annotated[
-        int, typer.Option(min=1, help="Lines that may wait; beyond that, clients get 429.")
+        int, Option(min=1, help="Lines that may wait; beyond that, clients get 429.")
     ] = 1024,
-    time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds per request.")] = 30,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters per request.")] = 5000,
+    time_limit: Annotated[int, Option(min=1, max=86_400, help="Seconds per request.")] = 30,
+    max_characters: Annotated[int, Option(min=1, help="Characters per request.")] = 5000,
     max_work: Annotated[
         int,
-        typer.Option(
+        Option(
             min=1,
             help="Work per request, in positions of the model: pieces of the text, plus pieces of "
             "its translation times the beam.",
         ),
     ] = 150_000,
-    max_file_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a document.")] = 10 * 2**20,
+    max_file_bytes: Annotated[int, Option(min=1, help="Bytes of a document.")] = 10 * 2**20,
     max_file_characters: Annotated[
-        int, typer.Option(min=1, help="Characters of a document that are translated.")
+        int, Option(min=1, help="Characters of a document that are translated.")
     ] = 300_000,
     suggestions: Annotated[
-        str, typer.Option(help="Folder for translations that clients like better; .tsv files.")
+        str, Option(help="Folder for translations that clients like better; .tsv files.")
     ] = "",
     max_connections: Annotated[
         int,
-        typer.Option(min=1, help="Open connections; fewer if the system allows fewer open files."),
+        Option(min=1, help="Open connections; fewer if the system allows fewer open files."),
     ] = 1000,
     max_connections_per_client: Annotated[
-        int, typer.Option(min=1, help="Open connections from one address, at most half of all.")
+        int, Option(min=1, help="Open connections from one address, at most half of all.")
     ] = 100,
     grace: Annotated[
         int,
-        typer.Option(min=1, max=86_400, help="Seconds to finish requests after SIGTERM or Ctrl-C."),
+        Option(min=1, max=86_400, help="Seconds to finish requests after SIGTERM or Ctrl-C."),
     ] = 10,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(help="A site whose pages may call the service (repeatable)."),
+        Option(help="A site whose pages may call the service (repeatable)."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="A name under which clients may ask for the service, besides localhost, --host "
             "and addresses in numbers (repeatable); *: any."
         ),
     ] = None,
     root_path: Annotated[
-        str, typer.Option(help="Where a proxy shows the service, such as /translate.")
+        str, Option(help="Where a proxy shows the service, such as /translate.")
     ] = "",
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="A line of JSON on stderr for each request.")
+        bool, Option("--access-log", help="A line of JSON on stderr for each request.")
     ] = False,
     cache: Annotated[
-        int, typer.Option(min=0, help="Translated texts to keep for repeated requests.")
+        int, Option(min=0, help="Translated texts to keep for repeated requests.")
     ] = 0,
     engine: EngineName = "auto",
     device: Device = "auto",

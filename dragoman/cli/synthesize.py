@@ -3,8 +3,7 @@
 import sys
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Option
 from dragoman.cli.loading import config_of, decoding_settings, sampling_settings
 from dragoman.cli.options import (
     Address,
@@ -33,14 +32,14 @@ from dragoman.text.parallel import read_lines
 def command(
     model: Model = "",
     input_: Annotated[
-        str, typer.Option("--input", "-i", help="Real text, one sentence per line (.gz, .bz2).")
+        str, Option("--input", "-i", help="Real text, one sentence per line (.gz, .bz2).")
     ] = "",
     output: Annotated[
-        str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")
+        str, Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")
     ] = "",
     kind: Annotated[
         str,
-        typer.Option(
+        Option(
             help="back: the text is the target, and the model makes its source; distil: reverse."
         ),
     ] = "back",

@@ -4,9 +4,8 @@ import json
 import sys
 from typing import Annotated
 
-import typer
-
 from dragoman.bundle.folder import read_bundle
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.loading import one_folder
 from dragoman.cli.options import From, Json, OneModel, To
 from dragoman.errors import ConfigError, escaped
@@ -14,19 +13,17 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to tokenize.")
-    ] = None,
+    texts: Annotated[list[str] | None, Argument(metavar="TEXT", help="What to tokenize.")] = None,
     model: OneModel = "",
     from_: From = "",
     to: To = "",
     input_: Annotated[
-        str, typer.Option("--input", "-i", help="File of lines to tokenize (.gz, .bz2).")
+        str, Option("--input", "-i", help="File of lines to tokenize (.gz, .bz2).")
     ] = "",
     target: Annotated[
-        bool, typer.Option("--target", help="As a translation, not as a text to translate.")
+        bool, Option("--target", help="As a translation, not as a text to translate.")
     ] = False,
-    ids: Annotated[bool, typer.Option("--ids", help="Numbers instead of pieces.")] = False,
+    ids: Annotated[bool, Option("--ids", help="Numbers instead of pieces.")] = False,
     json_: Json = False,
 ) -> None:
     """Show the subwords that a model makes of texts: what it reads, language tag and end included.

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option, UsageError
 from dragoman.cli.options import Device, From, Set, To
 from dragoman.config import Corpus, parse_set
 from dragoman.config.presets import PRESETS
@@ -15,40 +14,36 @@ Files = tuple[str, str]
 def command(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="SRC",
             help="Source sentences, one per line (.gz, .bz2), or one .tsv file, or - for stdin.",
         ),
     ] = "",
-    target: Annotated[
-        str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
-    ] = "",
-    out: Annotated[str, typer.Option(help="Folder for the run and the finished model.")] = "",
+    target: Annotated[str, Argument(metavar="TGT", help="Their translations, line by line.")] = "",
+    out: Annotated[str, Option(help="Folder for the run and the finished model.")] = "",
     valid: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
+        Files | None, Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
     ] = None,
     test: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Test set, scored once, at the end.")
+        Files | None, Option(metavar="SRC TGT", help="Test set, scored once, at the end.")
     ] = None,
     from_: From = "",
     to: To = "",
     preset: Annotated[
-        str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
+        str | None, Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
     ] = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="F.toml", help="Settings from a file.")
-    ] = None,
+    config: Annotated[str | None, Option(metavar="F.toml", help="Settings from a file.")] = None,
     set_: Set = None,
     prepared: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder made by dragoman prepare.")
+        str | None, Option(metavar="DIR", help="Folder made by dragoman prepare.")
     ] = None,
     init: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="Start from a trained model's weights.")
+        str | None, Option(metavar="BUNDLE", help="Start from a trained model's weights.")
     ] = None,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue the run in --out.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Serve a page on this machine that shows the training.")
+        bool, Option("--watch", help="Serve a page on this machine that shows the training.")
     ] = False,
 ) -> None:
     """Train a translator from two text files.
@@ -60,7 +55,7 @@ def command(
         from dragoman.training.run import train
 
     if not out:
-        raise typer.BadParameter("give a folder for the run.", param_hint="--out")
+        raise UsageError("--out: give a folder for the run.")
 
     def corpus(files: Files | None) -> tuple[Corpus, ...]:
         return (Corpus(files[0], files[1], from_, to),) if files and files[0] else ()

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.loading import decoding_settings, load_model, one_model
 from dragoman.cli.options import Beam, Device, EngineName, From, OneModel, Set, To, show_result
 from dragoman.decode.request import Request
@@ -11,26 +10,24 @@ from dragoman.errors import ConfigError
 
 
 def command(
-    text: Annotated[str, typer.Argument(help="A sentence to translate and inspect.")],
+    text: Annotated[str, Argument(help="A sentence to translate and inspect.")],
     model: OneModel = "",
     out: Annotated[
-        str, typer.Option(help="Page to write, for a browser: attention, beam, positions.")
+        str, Option(help="Page to write, for a browser: attention, beam, positions.")
     ] = "",
-    svg: Annotated[str, typer.Option(help="Figure to write: the heads of one layer, as SVG.")] = "",
-    png: Annotated[str, typer.Option(help="The same figure as PNG.")] = "",
+    svg: Annotated[str, Option(help="Figure to write: the heads of one layer, as SVG.")] = "",
+    png: Annotated[str, Option(help="The same figure as PNG.")] = "",
     kind: Annotated[
-        str, typer.Option("--attention", help="In figures: encoder, decoder or cross.")
+        str, Option("--attention", help="In figures: encoder, decoder or cross.")
     ] = "cross",
-    layer: Annotated[int, typer.Option(help="In figures: the layer, from 1; -1 is the last.")] = -1,
-    head: Annotated[
-        int | None, typer.Option(min=1, help="In figures: only this head, from 1.")
-    ] = None,
+    layer: Annotated[int, Option(help="In figures: the layer, from 1; -1 is the last.")] = -1,
+    head: Annotated[int | None, Option(min=1, help="In figures: only this head, from 1.")] = None,
     pieces: Annotated[
-        bool, typer.Option("--pieces", help="In figures: show pieces instead of words.")
+        bool, Option("--pieces", help="In figures: show pieces instead of words.")
     ] = False,
     translation: Annotated[
         str | None,
-        typer.Option(help="Show attention for this translation instead of the model's own."),
+        Option(help="Show attention for this translation instead of the model's own."),
     ] = None,
     from_: From = "",
     to: To = "",

@@ -7,9 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Literal
 
-import typer
-
 import dragoman
+from dragoman.cli.arguments import Argument, Option, UsageError
 from dragoman.cli.options import Device
 from dragoman.errors import ConfigError, needs_torch
 
@@ -19,53 +18,51 @@ Files = tuple[str, str]
 def command(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[SRC TGT]",
+        Argument(
+            metavar="SRC TGT",
             help="A parallel corpus, line by line; without it, a toy language.",
         ),
     ] = None,
-    out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
+    out: Annotated[str, Option(help="Folder for the runs and the report.")] = "",
     valid: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
+        Files | None, Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
     ] = None,
     test: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Test set; otherwise held out.")
+        Files | None, Option(metavar="SRC TGT", help="Test set; otherwise held out.")
     ] = None,
     also: Annotated[
         Files | None,
-        typer.Option(metavar="SRC TGT", help="A second corpus, to repeat claim C7."),
+        Option(metavar="SRC TGT", help="A second corpus, to repeat claim C7."),
     ] = None,
     systems: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="A.toml B.toml ...",
             help="Compare these settings files instead of testing the claims.",
         ),
     ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="With --systems: seeds to train each with.")
-    ] = 3,
+    seeds: Annotated[int, Option(min=1, help="With --systems: seeds to train each with.")] = 3,
     until: Annotated[
         Literal["converged"] | None,
-        typer.Option(
+        Option(
             help="With --systems: train until validation no longer improves (the default without "
             "--flops)."
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes: minutes on two CPU cores.")
+        bool, Option("--quick", help="Small sizes: minutes on two CPU cores.")
     ] = False,
-    claims: Annotated[str, typer.Option(metavar="C1,C5", help="Only these claims.")] = "",
+    claims: Annotated[str, Option(metavar="C1,C5", help="Only these claims.")] = "",
     flops: Annotated[
         float | None,
-        typer.Option(min=1.0, help="Training budget of each system, in floating-point operations."),
+        Option(min=1.0, help="Training budget of each system, in floating-point operations."),
     ] = None,
     minutes: Annotated[
         float,
-        typer.Option(min=0.0, help="Start no run after this time; the same command continues."),
+        Option(min=0.0, help="Start no run after this time; the same command continues."),
     ] = math.inf,
     device: Device = "auto",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel runs.")] = None,
+    jobs: Annotated[int | None, Option(min=1, help="Number of parallel runs.")] = None,
 ) -> None:
     """Train models to test the lectures' claims, or to compare your own settings.
 
@@ -80,7 +77,7 @@ def command(
         from dragoman.lab.compare.experiment import compare_systems
 
     if not out:
-        raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
+        raise UsageError("--out: give a folder for the runs and the report.")
     # An option takes one value, so the other settings files arrive as arguments.
     settings = [*(systems or []), *(file for file in files or () if file.endswith(".toml"))]
     corpora = CorpusFiles(_pair(files or [], bool(settings)), valid, test, also)

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option
 from dragoman.cli.loading import decoding_settings, load_model, one_model
 from dragoman.cli.options import Beam, Device, EngineName, From, OneModel, Set, To, show_result
 from dragoman.decode.request import Request
@@ -11,35 +10,35 @@ from dragoman.errors import ConfigError, needs_torch
 
 
 def command(
-    text: Annotated[str, typer.Argument(help="A sentence to follow through the model.")],
+    text: Annotated[str, Argument(help="A sentence to follow through the model.")],
     model: OneModel = "",
-    out: Annotated[str, typer.Option(help="The page to write, for a browser.")] = "",
+    out: Annotated[str, Option(help="The page to write, for a browser.")] = "",
     translation: Annotated[
-        str | None, typer.Option(help="Follow this translation instead of the model's own.")
+        str | None, Option(help="Follow this translation instead of the model's own.")
     ] = None,
     off: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="PART",
             help="Switch a part off: encoder.0.head.2, cross.1.head.0, decoder.1, "
             "encoder.0.network (repeatable; numbers start at 0).",
         ),
     ] = None,
     swap: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="I J", help="Swap two words of the source.")
+        tuple[int, int] | None, Option(metavar="I J", help="Swap two words of the source.")
     ] = None,
     place: Annotated[
         list[str] | None,
-        typer.Option(metavar="PIECE=POSITION", help="Move a subword of the source (repeatable)."),
+        Option(metavar="PIECE=POSITION", help="Move a subword of the source (repeatable)."),
     ] = None,
     begin: Annotated[
-        str, typer.Option(metavar="TEXT", help="Text that the translation must begin with.")
+        str, Option(metavar="TEXT", help="Text that the translation must begin with.")
     ] = "",
     temperature: Annotated[
-        float, typer.Option(min=0.0, help="Sample the translation at this temperature.")
+        float, Option(min=0.0, help="Sample the translation at this temperature.")
     ] = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Subwords to sample from; 0: all.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the samples.")] = 1,
+    top_k: Annotated[int, Option(min=0, help="Subwords to sample from; 0: all.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Seed of the samples.")] = 1,
     from_: From = "",
     to: To = "",
     beam: Beam = None,

@@ -3,8 +3,7 @@
 import math
 from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import Argument, Option, UsageError
 from dragoman.cli.options import Device
 from dragoman.errors import ConfigError, needs_torch
 
@@ -12,36 +11,36 @@ Files = tuple[str, str]
 
 
 def command(
-    base: Annotated[str, typer.Argument(metavar="BASE.toml", help="Settings to start from.")],
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source side of a corpus.")],
-    target: Annotated[str, typer.Argument(metavar="TGT", help="Target side of the corpus.")],
+    base: Annotated[str, Argument(metavar="BASE.toml", help="Settings to start from.")],
+    source: Annotated[str, Argument(metavar="SRC", help="Source side of a corpus.")],
+    target: Annotated[str, Argument(metavar="TGT", help="Target side of the corpus.")],
     try_: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--try", metavar="NAME=A,B,...", help="A setting and the values to try (repeatable)."
         ),
     ] = None,
-    out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
+    out: Annotated[str, Option(help="Folder for the runs and the report.")] = "",
     flops: Annotated[
-        float, typer.Option(min=1.0, help="Budget of a whole run, in floating-point operations.")
+        float, Option(min=1.0, help="Budget of a whole run, in floating-point operations.")
     ] = 1e13,
     halving: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--halving",
             help="Successive halving: start with small budgets; the better third advances.",
         ),
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds to train each combination with.")] = 1,
+    seeds: Annotated[int, Option(min=1, help="Seeds to train each combination with.")] = 1,
     valid: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
+        Files | None, Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
     ] = None,
     minutes: Annotated[
         float,
-        typer.Option(min=0.0, help="Start no run after this time; the same command continues."),
+        Option(min=0.0, help="Start no run after this time; the same command continues."),
     ] = math.inf,
     device: Device = "auto",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel runs.")] = None,
+    jobs: Annotated[int | None, Option(min=1, help="Number of parallel runs.")] = None,
 ) -> None:
     """Try settings: every combination, or successive halving; the best by validation.
 
@@ -54,7 +53,7 @@ def command(
         from dragoman.lab.compare.sweep import sweep
 
     if not out:
-        raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
+        raise UsageError("--out: give a folder for the runs and the report.")
     tried: dict[str, list[str]] = {}
     for one in try_ or []:
         name, equals, values = one.partition("=")

@@ -23,10 +23,10 @@ def test_a_reader_that_has_had_enough_is_no_failure(command: list[str], monkeypa
 
 
 def test_an_interrupted_command_says_so_with_its_exit_status_alone(monkeypatch, capsys) -> None:
-    def interrupted() -> None:
+    def interrupted(words: list[str]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "_run", interrupted)
+    monkeypatch.setattr(app, "run_command_line", interrupted)
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 130  # what a shell expects after Ctrl+C
