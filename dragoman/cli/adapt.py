@@ -4,12 +4,11 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 from dragoman.bundle.folder import read_bundle, write_bundle
-from dragoman.cli.arguments import Argument, Option, UsageError
+from dragoman.cli.arguments import UsageError, argument, option
 from dragoman.cli.loading import load_model, one_folder
-from dragoman.cli.options import From, OneModel, To
+from dragoman.cli.options import FROM, ONE_MODEL, TO
 from dragoman.errors import ConfigError, RunError, needs_torch
 from dragoman.text.parallel import (
     holds_both_sides,
@@ -21,36 +20,25 @@ from dragoman.text.parallel import (
 
 
 def command(
-    source: Annotated[
-        str,
-        Argument(metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."),
-    ],
-    target: Annotated[str, Argument(metavar="TGT", help="Their translations.")] = "",
-    model: OneModel = "",
-    out: Annotated[str, Option(help="Folder for the adapted model.")] = "",
-    from_: From = "",
-    to: To = "",
-    general: Annotated[
-        str,
-        Option(
-            metavar="SRC[,TGT]",
-            help="Sentences from other domains, to be kept; default: the model makes some up.",
-        ),
-    ] = "",
-    active: Annotated[
-        int,
-        Option(
-            metavar="N",
-            min=0,
-            help="Adapt nothing; print the N source sentences most worth translating by hand.",
-        ),
-    ] = 0,
-    minutes: Annotated[
-        float, Option(min=0.5, help="Minutes that it may take, from start to end.")
-    ] = 5.0,
-    merged: Annotated[
-        bool, Option("--merged", help="Write changed weights instead of an adapter.")
-    ] = False,
+    source: str = argument("SRC", "Source sentences, or one .tsv, .tmx, .xliff or .po file."),
+    target: str = argument("TGT", "Their translations.", ""),
+    model: str = ONE_MODEL,
+    out: str = option("", "Folder for the adapted model."),
+    from_: str = FROM,
+    to: str = TO,
+    general: str = option(
+        "",
+        "Sentences from other domains, to be kept; default: the model makes some up.",
+        metavar="SRC[,TGT]",
+    ),
+    active: int = option(
+        0,
+        "Adapt nothing; print the N source sentences most worth translating by hand.",
+        metavar="N",
+        min=0,
+    ),
+    minutes: float = option(5.0, "Minutes that it may take, from start to end.", min=0.5),
+    merged: bool = option(False, "Write changed weights instead of an adapter."),
 ) -> None:
     """Teach a model the words of your own translations, on a CPU, in minutes.
 

@@ -1,13 +1,14 @@
-"""Command lines from functions: a parameter's annotation says how it is given.
+"""Command lines from functions: the default of a parameter says how it is given.
 
     def command(
-        text: Annotated[str, Argument(metavar="TEXT", help="A text.")],
-        beam: Annotated[int | None, Option(min=1, help="Hypotheses.")] = None,
+        text: str = argument("TEXT", "A text."),
+        beam: int | None = option(None, "Hypotheses.", min=1),
     ) -> None: ...
 
-becomes `TEXT [--beam N]`. An option is named after its parameter unless it has names; a truth value
-without names gets a `--no-` form as well. Types: str, int, float, bool, lists of them (an option
-that may be repeated) and tuples (an option with several values).
+becomes `TEXT [--beam INT]`. An option is named after its parameter unless it has other names.
+Types: str, int, float, bool, lists of them (an option that may be repeated) and tuples (an option
+with several values). A truth value that is false without its option is a flag; any other has a
+`--no-` form as well.
 """
 
 import argparse
@@ -18,36 +19,47 @@ from dataclasses import dataclass, is_dataclass
 from functools import partial
 from textwrap import wrap
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
+T = TypeVar("T")
 Command = Callable[..., None]
+NEEDED: Any = object()  # the default of what a command line must have
+# No word of a command line can contain it.
 _LITERAL = "\0"
 
 
 @dataclass(frozen=True)
-class Argument:
+class _Declared:
+    default: Any
+    help: str
+    names: tuple[str, ...] = ()
     metavar: str = ""
-    help: str = ""
+    min: float | None = None
+    max: float | None = None
+    environment: str = ""
+    is_argument: bool = False
 
 
-class Option:
-    def __init__(
-        self,
-        *names: str,
-        help: str | Callable[[], str] = "",
-        metavar: str = "",
-        min: float | None = None,
-        max: float | None = None,
-        environment: str = "",
-    ):
-        """`help` may be a function where it takes time; `environment` is a variable that gives a
-        default."""
-        self.names, self.help, self.metavar = names, help, metavar
-        self.min, self.max, self.environment = min, max, environment
+def argument(metavar: str, help: str, default: T = NEEDED) -> T:
+    """Declare a positional argument. The parser puts the word in its place."""
+    return cast(T, _Declared(default, help, metavar=metavar, is_argument=True))
+
+
+def option(
+    default: T,
+    help: str,
+    *names: str,
+    metavar: str = "",
+    min: float | None = None,
+    max: float | None = None,
+    environment: str = "",
+) -> T:
+    """Declare an option; `environment` is a variable that may hold the default."""
+    return cast(T, _Declared(default, help, names, metavar, min, max, environment))
 
 
 class UsageError(Exception):
-    """A command line that lacks something; exit status 2."""
+    """A command line lacks something; exit status 2."""
 
 
 def run(command: Command, words: Sequence[str], program: str) -> None:
@@ -55,14 +67,13 @@ def run(command: Command, words: Sequence[str], program: str) -> None:
 
     A command with many options may take them as one dataclass.
     """
-    wants_help = "-h" in words or "--help" in words
     parameters = [*inspect.signature(command).parameters.values()]
     options: Any = parameters[0].annotation if parameters else None
     if not is_dataclass(options):
         options = None
-    parser = _parser_of(options or command, command.__doc__, program, wants_help)
-    # Intermixed: texts may come before, between and after options. argparse loses "--" there, so
-    # words after it are marked by a character that no word of a command line can have.
+    parser = _parser_of(options or command, command.__doc__, program)
+    # argparse loses "--" where arguments come before, between and after options, so the words
+    # after it are marked.
     end = words.index("--") if "--" in words else len(words)
     marked = [*words[:end], *(f"{_LITERAL}{word}" for word in words[end + 1 :])]
     values = vars(parser.parse_intermixed_args(marked))
@@ -80,13 +91,13 @@ def choose(
     default: Command | None = None,
 ) -> None:
     """Run the command of a group that the first word names, or the default without words."""
-    if default is not None and not words:
-        default()
-        return
     parser = argparse.ArgumentParser(
         program, description=help, epilog=listed(commands), formatter_class=_Formatter
     )
     parser.add_argument("command", choices=commands, metavar="COMMAND")
+    if default is not None and not words:
+        run(default, words, program)
+        return
     name = parser.parse_args(words[:1]).command
     run(commands[name], words[1:], f"{program} {name}")
 
@@ -95,10 +106,14 @@ def listed(commands: Mapping[str, object]) -> str:
     """List commands with the first sentence of their docstrings, for the end of a help text."""
     lines = ["commands:"]
     for name, command in commands.items():
-        paragraph = inspect.cleandoc(command.__doc__ or "").replace("`", "").split("\n\n")[0]
+        paragraph = _plain(command.__doc__).split("\n\n")[0]
         text = f"{name:<17} {' '.join(paragraph.split())}"
         lines += wrap(text, width=100, initial_indent="  ", subsequent_indent=" " * 20)
     return "\n".join(lines)
+
+
+def _plain(doc: str | None) -> str:
+    return inspect.cleandoc(doc or "").replace("`", "")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -112,90 +127,77 @@ class _StoreTuple(argparse.Action):
 
 
 def _parser_of(
-    declared: Callable[..., object], doc: str | None, program: str, wants_help: bool
+    declaring: Callable[..., object], doc: str | None, program: str
 ) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        program,
-        description=inspect.cleandoc(doc or "").replace("`", ""),
-        formatter_class=_Formatter,
-        allow_abbrev=False,
+        program, description=_plain(doc), formatter_class=_Formatter, allow_abbrev=False
     )
     usage = [program, "[OPTIONS]"]  # argparse would list all of them at every mistake
-    for parameter in inspect.signature(declared).parameters.values():
-        kind, shape = get_args(parameter.annotation)
-        if isinstance(shape, Argument):
-            usage.append(_add_argument(parser, parameter, kind, shape))
+    for parameter in inspect.signature(declaring).parameters.values():
+        declared: _Declared = parameter.default
+        if declared.is_argument:
+            usage.append(_add_argument(parser, parameter, declared))
         else:
-            _add_option(parser, parameter, kind, shape, wants_help)
+            _add_option(parser, parameter, declared)
     parser.usage = " ".join(usage)
     return parser
 
 
 def _add_argument(
-    parser: argparse.ArgumentParser, parameter: inspect.Parameter, kind: Any, declared: Argument
+    parser: argparse.ArgumentParser, parameter: inspect.Parameter, declared: _Declared
 ) -> str:
     """Add a positional argument, and return its part of the usage."""
-    several, convert = _type_of(kind)
-    name = declared.metavar or parameter.name.upper()
-    usage = f"{name} ..." if several else name
+    several, convert, _ = _type_of(parameter)
+    usage = f"{declared.metavar} ..." if several else declared.metavar
     more: dict[str, Any] = {
         "type": lambda word: convert(word.removeprefix(_LITERAL)),
-        "metavar": name,
+        "metavar": declared.metavar,
         "help": declared.help.replace("%", "%%"),
     }
-    if parameter.default is parameter.empty:
-        if several:
-            more["nargs"] = "+"
-        parser.add_argument(parameter.name, **more)
+    if declared.default is NEEDED:
+        parser.add_argument(parameter.name, nargs="+" if several else None, **more)
         return usage
-    more |= {"nargs": "*" if several else "?", "default": parameter.default}
-    parser.add_argument(parameter.name, **more)
+    nargs = "*" if several else "?"
+    parser.add_argument(parameter.name, nargs=nargs, default=declared.default, **more)
     return f"[{usage}]"
 
 
 def _add_option(
-    parser: argparse.ArgumentParser,
-    parameter: inspect.Parameter,
-    kind: Any,
-    declared: Option,
-    wants_help: bool,
+    parser: argparse.ArgumentParser, parameter: inspect.Parameter, declared: _Declared
 ) -> None:
     names = declared.names or (f"--{parameter.name.strip('_').replace('_', '-')}",)
-    default = os.environ.get(declared.environment, parameter.default)
-    help = ""
-    if wants_help:
-        help = declared.help() if callable(declared.help) else declared.help
-        if default and default is parameter.default and not isinstance(default, bool):
-            help += f" [default: {default}]"
-        help = help.replace("%", "%%")
-    several, convert = _type_of(kind)
-    more: dict[str, Any] = {"dest": parameter.name, "default": default, "help": help}
+    default = os.environ.get(declared.environment) or declared.default
+    several, convert, count = _type_of(parameter)
+    help = declared.help.replace("%", "%%")
+    if default and default is not NEEDED and convert in (int, float):
+        help += f" [default: {default}]"
+    more: dict[str, Any] = {
+        "dest": parameter.name,
+        "default": None if default is NEEDED else default,
+        "required": default is NEEDED,
+        "help": help,
+    }
     if convert is bool:
-        one_way = "store_true" if declared.names else argparse.BooleanOptionalAction
-        parser.add_argument(*names, action=one_way, **more)
+        action: Any = "store_true" if default is False else argparse.BooleanOptionalAction
+        parser.add_argument(*names, action=action, **more)
         return
+    more["type"] = partial(_bounded, convert, declared.min, declared.max)
+    more["metavar"] = declared.metavar or convert.__name__.upper()
     if several is tuple:
-        # One name for several values: argparse would repeat a single one.
-        metavar: Any = tuple(declared.metavar.split()) or None
-        more |= {"nargs": len(get_args(_without_none(kind))), "action": _StoreTuple}
-    else:
-        metavar = declared.metavar or convert.__name__.upper()
-        more |= {"action": "append"} if several is list else {}
-    bounded = partial(_bounded, convert, declared.min, declared.max)
-    parser.add_argument(*names, type=bounded, metavar=metavar, **more)
+        more |= {"nargs": count, "action": _StoreTuple, "metavar": (*declared.metavar.split(),)}
+    elif several is list:
+        more["action"] = "append"
+    parser.add_argument(*names, **more)
 
 
-def _without_none(kind: Any) -> Any:
+def _type_of(parameter: inspect.Parameter) -> tuple[Any, Callable[[str], Any], int]:
+    """Return list, tuple or None, the type of one value, and how many a tuple has."""
+    kind = parameter.annotation
     if get_origin(kind) is UnionType:
         (kind,) = [part for part in get_args(kind) if part is not NoneType]
-    return kind
-
-
-def _type_of(kind: Any) -> tuple[Any, Callable[[str], Any]]:
-    """Return list, tuple or None, and the type of one value."""
-    kind = _without_none(kind)
     several = get_origin(kind)
-    return several, get_args(kind)[0] if several else kind
+    parts = get_args(kind)
+    return several, parts[0] if several else kind, len(parts)
 
 
 def _bounded(
@@ -205,7 +207,7 @@ def _bounded(
         value = convert(word)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{word!r} is not a number") from None
-    # `not <` and `not >` would let NaN through.
+    # Written so that NaN fails both.
     if least is not None and not value >= least:
         raise argparse.ArgumentTypeError(f"{word} is less than {least}")
     if most is not None and not value <= most:

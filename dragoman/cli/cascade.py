@@ -4,11 +4,10 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
-from dragoman.cli.arguments import Argument, Option
+from dragoman.cli.arguments import NEEDED, argument, option
 from dragoman.cli.loading import load_model
-from dragoman.cli.options import Device, EngineName, From, Json, Model, To
+from dragoman.cli.options import DEVICE, ENGINE, FROM, JSON, MODEL, TO
 from dragoman.decode.cascade.curve import curve_picture, quality_curve
 from dragoman.decode.cascade.defer import second_of, wrong_words
 from dragoman.errors import CorpusError, escaped
@@ -17,18 +16,18 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    source: Annotated[str, Argument(metavar="SRC", help="Source sentences.")],
-    reference: Annotated[str, Argument(metavar="REF", help="Their translations.")],
-    second: Annotated[
-        str, Option("--defer-to", help="A model, or an endpoint's address (see translate).")
-    ],
-    model: Model = "",
-    from_: From = "",
-    to: To = "",
-    plot: Annotated[str, Option(metavar="F.svg", help="Draw the curve into a file.")] = "",
-    json_: Json = False,
-    engine: EngineName = "auto",
-    device: Device = "auto",
+    source: str = argument("SRC", "Source sentences."),
+    reference: str = argument("REF", "Their translations."),
+    second: str = option(
+        NEEDED, "A model, or an endpoint's address (see translate).", "--defer-to"
+    ),
+    model: str = MODEL,
+    from_: str = FROM,
+    to: str = TO,
+    plot: str = option("", "Draw the curve into a file.", metavar="F.svg"),
+    json_: bool = JSON,
+    engine: str = ENGINE,
+    device: str = DEVICE,
 ) -> None:
     """Show what a second translator gains, against the share of texts that it gets: first with the
     order of `translate --defer-share`, then with that of `--defer-below`.

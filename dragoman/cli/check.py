@@ -5,10 +5,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-from dragoman.cli.arguments import Argument, Option
-from dragoman.cli.options import From, Json, To
+from dragoman.cli.arguments import argument, option
+from dragoman.cli.options import FROM, JSON, TO
 from dragoman.config import Corpus
 from dragoman.data.prepare import name_languages
 from dragoman.errors import ConfigError, CorpusError, escaped
@@ -19,34 +18,21 @@ from dragoman.text.terms import Row, findings, looks_like_terms, rows_of
 
 
 def command(
-    source: Annotated[
-        str,
-        Argument(metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."),
-    ],
-    target: Annotated[str, Argument(metavar="TGT", help="Their translations.")] = "",
-    against: Annotated[
-        list[str] | None,
-        Option(
-            metavar="SRC,TGT",
-            help="A validation or test set that training must not see (repeatable).",
-        ),
-    ] = None,
-    fix_: Annotated[
-        str,
-        Option(
-            "--fix", metavar="OUT", help="Write a cleaned copy and a log of changes to this folder."
-        ),
-    ] = "",
-    from_: From = "",
-    to: To = "",
-    strict: Annotated[
-        bool, Option("--strict", help="Exit with 1 whatever is found, not only the worst.")
-    ] = False,
-    glossary: Annotated[
-        bool | None,
-        Option(help="Whether the file is a glossary; default: it is if all entries are short."),
-    ] = None,
-    json_: Json = False,
+    source: str = argument("SRC", "Source sentences, or one .tsv, .tmx, .xliff or .po file."),
+    target: str = argument("TGT", "Their translations.", ""),
+    against: list[str] | None = option(
+        None, "A validation or test set that training must not see (repeatable).", metavar="SRC,TGT"
+    ),
+    fix_: str = option(
+        "", "Write a cleaned copy and a log of changes to this folder.", metavar="OUT"
+    ),
+    from_: str = FROM,
+    to: str = TO,
+    strict: bool = option(False, "Exit with 1 whatever is found, not only the worst."),
+    glossary: bool | None = option(
+        None, "Whether the file is a glossary; default: it is if all entries are short."
+    ),
+    json_: bool = JSON,
 ) -> None:
     """Report what is wrong with a corpus or a glossary and where; --fix writes a cleaned copy.
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
-from dragoman.cli.arguments import Argument, Option
-from dragoman.cli.options import From, To
+from dragoman.cli.arguments import argument, option
+from dragoman.cli.options import FROM, TO
 from dragoman.convert.hub import model_folder
 from dragoman.errors import ConversionError, CorpusError, needs_torch
 from dragoman.text.languages import Languages
@@ -20,22 +20,20 @@ if TYPE_CHECKING:
 
 MOST_MEASURED = 1000  # pairs of each file
 
-In = Annotated[str, Argument(metavar="IN", help="Folder of the model.")]
-Out = Annotated[str, Argument(metavar="OUT", help="Folder to write.")]
-Onnx = Annotated[bool, Option(help="For the ONNX engine, as by to-onnx.")]
-Int8 = Annotated[bool, Option("--int8", help="Weights in 8 bits.")]
+IN: str = argument("IN", "Folder of the model.")
+OUT: str = argument("OUT", "Folder to write.")
+ONNX: bool = option(True, "For the ONNX engine, as by to-onnx.")
+INT8: bool = option(False, "Weights in 8 bits.")
 
 
 def to_web(
-    model: In,
-    out: Out,
-    runtime: Annotated[
-        str,
-        Option(
-            metavar="FOLDER",
-            help="The folder dist of npm's package onnxruntime-web (npm install onnxruntime-web).",
-        ),
-    ] = "node_modules/onnxruntime-web/dist",
+    model: str = IN,
+    out: str = OUT,
+    runtime: str = option(
+        "node_modules/onnxruntime-web/dist",
+        "The folder dist of npm's package onnxruntime-web (npm install onnxruntime-web).",
+        metavar="FOLDER",
+    ),
 ) -> None:
     """Write a page that translates in the browser: no server, also from disk.
 
@@ -48,28 +46,21 @@ def to_web(
 
 
 def to_onnx(
-    model: In,
-    out: Out,
-    int8: Annotated[
-        bool,
-        Option("--int8", help="Store weights in 8 bits: a quarter of the size, and faster."),
-    ] = False,
-    shortlist: Annotated[
-        tuple[str, str] | None,
-        Option(
-            metavar="SRC TGT",
-            help="Parallel text from which to learn a lexical shortlist: faster. Commas join "
-            "several files; a multilingual model learns both directions of each pair.",
-        ),
-    ] = None,
-    calibrate: Annotated[
-        tuple[str, str] | None,
-        Option(
-            metavar="SRC TGT",
-            help="With --int8: parallel text on which to measure how large numbers become: faster. "
-            "Some hundred pairs will do; commas join several files.",
-        ),
-    ] = None,
+    model: str = IN,
+    out: str = OUT,
+    int8: bool = option(False, "Store weights in 8 bits: a quarter of the size, and faster."),
+    shortlist: tuple[str, str] | None = option(
+        None,
+        "Parallel text from which to learn a lexical shortlist: faster. Commas join "
+        "several files; a multilingual model learns both directions of each pair.",
+        metavar="SRC TGT",
+    ),
+    calibrate: tuple[str, str] | None = option(
+        None,
+        "With --int8: parallel text on which to measure how large numbers become: faster. "
+        "Some hundred pairs will do; commas join several files.",
+        metavar="SRC TGT",
+    ),
 ) -> None:
     """Write a bundle for ONNX Runtime: fast on CPUs, without PyTorch.
 
@@ -92,7 +83,7 @@ def to_onnx(
     _tell(out, f"dragoman translate --model {out}")
 
 
-def to_ctranslate2(model: In, out: Out) -> None:
+def to_ctranslate2(model: str = IN, out: str = OUT) -> None:
     """Write a folder for `ctranslate2.Translator`.
 
     Example: `dragoman convert to-ctranslate2 runs/demo runs/demo.ct2`
@@ -103,7 +94,7 @@ def to_ctranslate2(model: In, out: Out) -> None:
     _tell(out, f"ctranslate2.Translator({out!r}), sources as dragoman tokenize shows them")
 
 
-def to_huggingface(model: In, out: Out) -> None:
+def to_huggingface(model: str = IN, out: str = OUT) -> None:
     """Write a folder for `transformers`: MarianMT, or Pegasus for a pre-norm model.
 
     Example: `dragoman convert to-huggingface runs/demo runs/demo.hf`
@@ -119,10 +110,10 @@ def to_huggingface(model: In, out: Out) -> None:
 
 
 def from_huggingface(
-    model: In,
-    out: Out,
-    onnx: Onnx = True,
-    int8: Int8 = False,
+    model: str = IN,
+    out: str = OUT,
+    onnx: bool = ONNX,
+    int8: bool = INT8,
 ) -> None:
     """Make a bundle of a MarianMT folder (OPUS-MT), of M2M-100 or NLLB, or of our own export.
 
@@ -134,20 +125,14 @@ def from_huggingface(
 
 
 def from_ctranslate2(
-    model: In,
-    out: Out,
-    pieces: Annotated[
-        str,
-        Option(metavar="SPM[,SPM]", help="SentencePiece models, where IN holds none."),
-    ] = "",
-    from_: From = "",
-    to: To = "",
-    source_end: Annotated[
-        bool,
-        Option("--source-end", help="Sources end with </s>, although config.json says no."),
-    ] = False,
-    onnx: Onnx = True,
-    int8: Int8 = False,
+    model: str = IN,
+    out: str = OUT,
+    pieces: str = option("", "SentencePiece models, where IN holds none.", metavar="SPM[,SPM]"),
+    from_: str = FROM,
+    to: str = TO,
+    source_end: bool = option(False, "Sources end with </s>, although config.json says no."),
+    onnx: bool = ONNX,
+    int8: bool = INT8,
 ) -> None:
     """Make a bundle of a CTranslate2 folder; in float32, float16, bfloat16, int8 or int16.
 
@@ -160,7 +145,7 @@ def from_ctranslate2(
     _write(model, out, from_ctranslate2(Path(model), named, languages, source_end), onnx, int8)
 
 
-def from_argos(model: In, out: Out, onnx: Onnx = True, int8: Int8 = False) -> None:
+def from_argos(model: str = IN, out: str = OUT, onnx: bool = ONNX, int8: bool = INT8) -> None:
     """Make a bundle of an Argos package, an .argosmodel or the folder that it was unpacked to.
 
     Example: `dragoman convert from-argos translate-de_en.argosmodel runs/de-en --int8`
@@ -171,12 +156,12 @@ def from_argos(model: In, out: Out, onnx: Onnx = True, int8: Int8 = False) -> No
 
 
 def from_marian(
-    model: In,
-    out: Out,
-    from_: From = "",
-    to: To = "",
-    onnx: Onnx = True,
-    int8: Int8 = False,
+    model: str = IN,
+    out: str = OUT,
+    from_: str = FROM,
+    to: str = TO,
+    onnx: bool = ONNX,
+    int8: bool = INT8,
 ) -> None:
     """Make a bundle of what Marian trained: a folder with decoder.yml, model.npz, vocabularies.
 

@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-from dragoman.cli.arguments import Argument, Option
+from dragoman.cli.arguments import argument, option
 from dragoman.cli.loading import decoding_settings, load_model
-from dragoman.cli.options import Beam, Device, EngineName, From, Json, Set, To
+from dragoman.cli.options import BEAM, DEVICE, ENGINE, FROM, JSON, SET, TO
 from dragoman.convert.hub import model_folders
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
@@ -16,38 +15,30 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    source: Annotated[str, Argument(metavar="SRC", help="Source sentences.")],
-    references: Annotated[
-        list[str], Argument(metavar="REF", help="One or several reference translations.")
-    ],
-    models: Annotated[
-        list[str] | None,
-        Option(
-            "--model",
-            "-m",
-            help="A model to score (repeatable); default without --hyp: the bundled one.",
-        ),
-    ] = None,
-    hypotheses: Annotated[
-        list[str] | None,
-        Option("--hyp", help="A file of translations to score (repeatable)."),
-    ] = None,
-    confidence: Annotated[
-        str,
-        Option(
-            metavar="F.svg",
-            help="Also say how far confidences can be trusted, and draw them: a reliability "
-            "diagram.",
-        ),
-    ] = "",
-    beam: Beam = None,
-    lowercase: Annotated[bool, Option("--lowercase", help="Ignore case.")] = False,
-    from_: From = "",
-    to: To = "",
-    json_: Json = False,
-    engine: EngineName = "auto",
-    device: Device = "auto",
-    set_: Set = None,
+    source: str = argument("SRC", "Source sentences."),
+    references: list[str] = argument("REF", "One or several reference translations."),
+    models: list[str] | None = option(
+        None,
+        "A model to score (repeatable); default without --hyp: the bundled one.",
+        "--model",
+        "-m",
+    ),
+    hypotheses: list[str] | None = option(
+        None, "A file of translations to score (repeatable).", "--hyp"
+    ),
+    confidence: str = option(
+        "",
+        "Also say how far confidences can be trusted, and draw them: a reliability diagram.",
+        metavar="F.svg",
+    ),
+    beam: int | None = BEAM,
+    lowercase: bool = option(False, "Ignore case."),
+    from_: str = FROM,
+    to: str = TO,
+    json_: bool = JSON,
+    engine: str = ENGINE,
+    device: str = DEVICE,
+    set_: list[str] | None = SET,
 ) -> None:
     """Score models or files of translations with BLEU, chrF and TER.
 

@@ -2,12 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 from dragoman.bundle.folder import read_bundle, write_bundle
-from dragoman.cli.arguments import Argument, Option, UsageError
+from dragoman.cli.arguments import UsageError, argument, option
 from dragoman.cli.loading import load_model, one_folder
-from dragoman.cli.options import Device, From, OneModel, Set, To
+from dragoman.cli.options import DEVICE, FROM, ONE_MODEL, SET, TO
 from dragoman.config import Corpus, parse_set
 from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, needs_torch
@@ -25,18 +24,16 @@ TRAINING = {
 
 
 def command(
-    source: Annotated[str, Argument(metavar="SRC", help="Source sentences.")],
-    target: Annotated[str, Argument(metavar="TGT", help="Their translations.")],
-    general: Annotated[
-        str, Option(metavar="F", help="Sentences that the model translates now, to be kept.")
-    ] = "",
-    model: OneModel = "",
-    out: Annotated[str, Option(help="Folder for the run; the model is left there.")] = "",
-    from_: From = "",
-    to: To = "",
-    pieces: Annotated[int, Option(min=0, help="Pieces to add, at most.")] = 2000,
-    set_: Set = None,
-    device: Device = "auto",
+    source: str = argument("SRC", "Source sentences."),
+    target: str = argument("TGT", "Their translations."),
+    general: str = option("", "Sentences that the model translates now, to be kept.", metavar="F"),
+    model: str = ONE_MODEL,
+    out: str = option("", "Folder for the run; the model is left there."),
+    from_: str = FROM,
+    to: str = TO,
+    pieces: int = option(2000, "Pieces to add, at most.", min=0),
+    set_: list[str] | None = SET,
+    device: str = DEVICE,
 ) -> None:
     """Add a language to a model: new pieces, new tags, old directions kept by replay.
 

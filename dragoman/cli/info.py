@@ -4,14 +4,14 @@ import json
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import util
-from typing import Annotated, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle.folder import CARD, Bundle, bundled_models, parameters_by_part, read_bundle
-from dragoman.cli.arguments import Argument, Option
-from dragoman.cli.options import Json
+from dragoman.cli.arguments import argument, option
+from dragoman.cli.options import JSON
 from dragoman.config import describe_settings, make_config, model_summary
 from dragoman.config.presets import PRESETS
 from dragoman.config.settings import leaves, to_tree
@@ -25,20 +25,12 @@ LEAST_WIDTH = 120  # of a terminal that has room for a column per preset
 
 
 def command(
-    model: Annotated[
-        str,
-        Argument(
-            metavar="M", help="Folder of a trained model; with --settings, a word to filter by."
-        ),
-    ] = "",
-    settings: Annotated[
-        bool,
-        Option("--settings", help="List every setting: its default, and each preset's."),
-    ] = False,
-    preset: Annotated[
-        str | None, Option(help="With --settings: the values of this preset alone.")
-    ] = None,
-    json_: Json = False,
+    model: str = argument(
+        "M", "Folder of a trained model; with --settings, a word to filter by.", ""
+    ),
+    settings: bool = option(False, "List every setting: its default, and each preset's."),
+    preset: str | None = option(None, "With --settings: the values of this preset alone."),
+    json_: bool = JSON,
 ) -> None:
     """Show a model's card; without one, the installation and the cards of the package's own models.
 

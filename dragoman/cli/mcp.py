@@ -13,11 +13,11 @@ from inspect import getdoc
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dragoman.bundle.folder import bundled_models
-from dragoman.cli.arguments import Option
-from dragoman.cli.options import Device, EngineName
+from dragoman.cli.arguments import option
+from dragoman.cli.options import DEVICE, ENGINE
 from dragoman.cli.translating_documents import read_document
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.decode.request import Request
@@ -210,19 +210,15 @@ def _shallow(line: bytes) -> bytes:
 
 
 def command(
-    model: Annotated[
-        list[str] | None,
-        Option("--model", "-m", help="Folder of a model (repeatable); default: bundled."),
-    ] = None,
-    folder: Annotated[
-        list[str] | None,
-        Option(help="A folder whose files may be read and written (repeatable)."),
-    ] = None,
-    glossary: Annotated[
-        str, Option(metavar="F.tsv", help="Terms that every translation keeps to.")
-    ] = "",
-    engine: EngineName = "auto",
-    device: Device = "auto",
+    model: list[str] | None = option(
+        None, "Folder of a model (repeatable); default: bundled.", "--model", "-m"
+    ),
+    folder: list[str] | None = option(
+        None, "A folder whose files may be read and written (repeatable)."
+    ),
+    glossary: str = option("", "Terms that every translation keeps to.", metavar="F.tsv"),
+    engine: str = ENGINE,
+    device: str = DEVICE,
 ) -> None:
     """Offer translation to a language model's host (MCP, on standard input and output).
 

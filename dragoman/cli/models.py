@@ -1,19 +1,16 @@
 """List, fetch and remove models."""
 
 import json
-from typing import Annotated
 
-from dragoman.cli.arguments import Argument
-from dragoman.cli.options import Json
+from dragoman.cli.arguments import argument
+from dragoman.cli.options import JSON
 from dragoman.convert import hub
 from dragoman.errors import BundleError, escaped
 
-Name = Annotated[
-    str, Argument(metavar="NAME", help="Of the hub, such as Helsinki-NLP/opus-mt-de-en.")
-]
+NAME: str = argument("NAME", "Of the hub, such as Helsinki-NLP/opus-mt-de-en.")
 
 
-def list_models(json_: Json = False) -> None:
+def list_models(json_: bool = JSON) -> None:
     """List the models that come with the package and those in the cache.
 
     Example: `dragoman models list`
@@ -30,7 +27,7 @@ def list_models(json_: Json = False) -> None:
         print(escaped("  ".join([*row, licence])))
 
 
-def list_firefox(json_: Json = False) -> None:
+def list_firefox(json_: bool = JSON) -> None:
     """List Firefox's models by language pair. They can be named like those of the hub.
 
     Example: `dragoman models firefox`
@@ -48,7 +45,7 @@ def list_firefox(json_: Json = False) -> None:
         print(escaped("  ".join(row)))
 
 
-def get(name: Name) -> None:
+def get(name: str = NAME) -> None:
     """Fetch a model from the Hugging Face hub, or one of Firefox's, or its newest revision.
 
     Example: `dragoman models get Helsinki-NLP/opus-mt-de-en`
@@ -58,7 +55,7 @@ def get(name: Name) -> None:
     print(hub.fetch(name, again=True))
 
 
-def remove(name: Name) -> None:
+def remove(name: str = NAME) -> None:
     """Remove a fetched model from the cache.
 
     Example: `dragoman models remove Helsinki-NLP/opus-mt-de-en`

@@ -3,10 +3,9 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
-from dragoman.cli.arguments import Argument, Option, UsageError
-from dragoman.cli.options import From, Set, To
+from dragoman.cli.arguments import UsageError, argument, option
+from dragoman.cli.options import FROM, SET, TO
 from dragoman.config import Corpus, make_config, parse_set
 from dragoman.config.presets import PRESETS
 from dragoman.config.settings import to_tree
@@ -14,22 +13,17 @@ from dragoman.errors import ConfigError, RunError, escaped
 
 
 def command(
-    source: Annotated[
-        str, Argument(metavar="SRC", help="Source sentences, or one .tsv file.")
-    ] = "",
-    target: Annotated[str, Argument(metavar="TGT", help="Their translations, line by line.")] = "",
-    out: Annotated[str, Option(help="Folder for the prepared data.")] = "",
-    valid: Annotated[
-        tuple[str, str] | None,
-        Option(metavar="SRC TGT", help="Validation set (else held out)."),
-    ] = None,
-    from_: From = "",
-    to: To = "",
-    preset: Annotated[
-        str | None, Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
-    ] = None,
-    config: Annotated[str | None, Option(metavar="F.toml", help="Settings from a file.")] = None,
-    set_: Set = None,
+    source: str = argument("SRC", "Source sentences, or one .tsv file.", ""),
+    target: str = argument("TGT", "Their translations, line by line.", ""),
+    out: str = option("", "Folder for the prepared data."),
+    valid: tuple[str, str] | None = option(
+        None, "Validation set (else held out).", metavar="SRC TGT"
+    ),
+    from_: str = FROM,
+    to: str = TO,
+    preset: str | None = option(None, f"Sizes: {', '.join(PRESETS)}. Without --config: small."),
+    config: str | None = option(None, "Settings from a file.", metavar="F.toml"),
+    set_: list[str] | None = SET,
 ) -> None:
     """Prepare corpora once for many runs: learn the vocabulary, store the ids on disk.
 
