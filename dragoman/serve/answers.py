@@ -1,4 +1,4 @@
-"""A text's translation as clients get it, from those of its sentences."""
+"""The translation of a text in the API's form, joined from those of its sentences."""
 
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.inspect.words import Axis
@@ -13,9 +13,9 @@ def translated(
     alignments: bool,
     confidence: bool = False,
 ) -> schemas.Translated:
-    """A text's translation from those of its sentences: the best of each, the second of each, ...
+    """Join the best candidates of all sentences, then the second ones, and so on.
 
-    Candidates of other pieces may read the same; the best of those is enough.
+    Candidates of different subwords may read the same; only the best of those is kept.
     """
     source_words = (
         [_source_words(route, sentence.source) for sentence in found] if alignments else []
@@ -60,7 +60,7 @@ def translated(
 
 
 def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
-    """The words that the alignment counts, between the language tag and the end."""
+    """Return the words that the alignment counts: without the language tag and the end."""
     codec = route.model.translator.codec
     ids = codec.encode_sides([sentence]).lists()[0]
     return Axis.of([codec.source.pieces[i] for i in ids]).labels
@@ -69,7 +69,7 @@ def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
 def _candidate(
     parts: list[Candidate], gaps: list[str], source_words: list[tuple[str, ...]]
 ) -> schemas.Candidate:
-    """The candidates of a text's sentences as one; word numbers count through the text."""
+    """Join one candidate of each sentence; word numbers count through the whole text."""
     text = "".join(part.text + gap for part, gap in zip(parts, [*gaps, ""], strict=True))
     score = sum(part.score for part in parts)
     if not source_words:

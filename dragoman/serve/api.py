@@ -1,4 +1,4 @@
-"""The service's own routes: /v1/..., health and figures."""
+"""The service's own routes: /v1/..., health and metrics."""
 
 import asyncio
 import sys
@@ -53,7 +53,7 @@ async def translate(request: Request) -> Response:
 def _add_uses(
     glossary: Glossary, texts: Sequence[str], found: Sequence[schemas.Translated]
 ) -> None:
-    """What became of each term, in each translation."""
+    """Add to each translation how it rendered each term."""
     for text, one in zip(texts, found, strict=True):
         uses = glossary.uses(text, one.text, one.source, one.target)
         one.terms = [schemas.Use(**use._asdict()) for use in uses]
@@ -66,7 +66,7 @@ def _add_uses(
     openapi_extra=costs("request"),
 )
 async def models(request: Request) -> Response:
-    """The models and their languages, as this service and as OpenAI's clients know them."""
+    """List the models and their languages, in this service's form and in OpenAI's."""
     there = service_of(request).models.models
     names = openai.names_of(service_of(request).models)
     shown = [
@@ -94,7 +94,7 @@ async def models(request: Request) -> Response:
 
 @router.get("/healthz", response_model=schemas.Health, openapi_extra=costs("nothing"))
 async def health() -> Response:
-    """Whether the process is alive; it answers even while the engine is stuck."""
+    """Answer while the process is alive, even if the engine hangs."""
     return written(schemas.Health(status="ok"))
 
 
@@ -105,8 +105,7 @@ async def health() -> Response:
     openapi_extra=costs("nothing"),
 )
 async def readiness(request: Request) -> Response:
-    """Whether requests should be sent here: 503 while the engine is stuck or the service is
-    stopping."""
+    """Tell whether to send requests here: 503 while the engine hangs or the service stops."""
     if reason := service_of(request).unready:
         raise HTTPException(503, reason)
     return written(schemas.Health(status="ok"))
@@ -114,7 +113,7 @@ async def readiness(request: Request) -> Response:
 
 @router.get("/metrics", response_class=Response, responses=_KEY, openapi_extra=costs("request"))
 async def metrics(request: Request) -> Response:
-    """Figures in Prometheus' text format."""
+    """Return metrics in Prometheus' text format."""
     service = service_of(request)
     gauges = {
         "queue_lines": service.batcher.waiting,
@@ -128,10 +127,11 @@ async def metrics(request: Request) -> Response:
 
 
 def _memory_peak() -> dict[str, int]:
-    """Where the system tells it."""
+    """Measure the process's peak memory, if the system counts it."""
     if sys.platform == "win32":
         return {}
     import resource
 
+    # macOS counts bytes, Linux KiB.
     unit = 1 if sys.platform == "darwin" else 1024
     return {"memory_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}

@@ -1,8 +1,7 @@
-"""An API compatible with DeepL's version 2: /v2/translate, glossaries, documents, languages, usage.
-The official clients work unchanged, with our address for their server.
+"""An API compatible with DeepL's version 2: translation, glossaries, documents, languages, usage.
 
-A key comes as `Authorization: DeepL-Auth-Key KEY`, or as to our other routes. Errors are
-`{"message": …}`.
+DeepL's official clients work unchanged if they get this service's address. A key may be sent as
+`Authorization: DeepL-Auth-Key KEY`, or as to the other routes. Errors are `{"message": …}`.
 """
 
 import asyncio
@@ -44,9 +43,11 @@ router = APIRouter(prefix="/v2", tags=["DeepL"], route_class=DeeplRoute)
 MOST_TEXTS = 50
 MOST_GLOSSARIES = 1000  # of a key
 MOST_GLOSSARY_BYTES = 2**24  # of a key
-_LONGEST_NAME, _LONGEST_CODE = 200, 20  # characters; neither counts as a glossary's bytes
 MOST_BYTES = 2**27  # of all glossaries
-_READY = 8  # glossaries that are kept as they are used, many times as large as their entries
+# Characters. Names and codes are not counted in the bytes of a glossary, so they are short.
+_LONGEST_NAME, _LONGEST_CODE = 200, 20
+# Parsed glossaries in memory; each takes many times the memory of its entries.
+_READY = 8
 _ACCEPTED = frozenset(
     ["text", "target_lang", "source_lang", "glossary_id", "tag_handling", "ignore_tags"]
 )
@@ -63,14 +64,14 @@ _ENTRIES: dict[int | str, dict[str, Any]] = {
         "content": {"text/tab-separated-values": {"schema": {"type": "string"}}},
     }
 }
-# DeepL's clients ask for these as targets, and some offer only what is listed.
+# DeepL's clients send these targets, and some offer only the languages that are listed.
 _REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
 _STATES = {"waiting": "queued", "translating": "translating", "done": "done", "failed": "error"}
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """A glossary that a client left here."""
+    """A glossary of a client, unparsed."""
 
     key: str
     name: str
@@ -94,7 +95,7 @@ class _Kept:
 
 
 class Glossaries:
-    """All that clients left here. Each belongs to a key, and others do not see it."""
+    """The glossaries of all clients. Each belongs to a key, and other keys do not see it."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
@@ -113,8 +114,8 @@ class Glossaries:
         own = self.of(kept.owner)
         if len(own) >= MOST_GLOSSARIES:
             raise HTTPException(456, f"{MOST_GLOSSARIES} glossaries are kept: delete one.")
-        for those, most in ((own, MOST_GLOSSARY_BYTES), (self._kept.values(), MOST_BYTES)):
-            if sum(len(one.entries) for one in those) + len(kept.entries) > most:
+        for glossaries, most in ((own, MOST_GLOSSARY_BYTES), (self._kept.values(), MOST_BYTES)):
+            if sum(len(one.entries) for one in glossaries) + len(kept.entries) > most:
                 raise HTTPException(456, f"glossaries may have {most:,} characters: delete one.")
         self._kept[kept.key] = kept
         self._keep_ready(kept.key, glossary)
@@ -149,16 +150,17 @@ def _text(
 
 
 def _names(fields: Mapping[str, Any], name: str) -> list[str]:
-    """A list of names, or a text with commas between them."""
+    """Read a list of names, or a text with commas between them."""
     given = fields.get(name) or []
     names = given.split(",") if isinstance(given, str) else given
     if not isinstance(names, list) or not all(isinstance(entry, str) for entry in names):
-        raise HTTPException(400, f"{name}: a list of names is wanted.")
+        raise HTTPException(400, f"{name} must be a list of names.")
     return [entry.strip() for entry in names if entry.strip()]
 
 
 def _code(given: str) -> str:
-    """
+    """Return our code for a language.
+
     >>> _code("EN-GB")
     'en'
     """
@@ -186,16 +188,16 @@ async def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
     openapi_extra=costs("work") | body_of(schemas.DeeplRequest, _BODIES),
 )
 async def translate(request: Request) -> Response:
-    """Translate texts; with tag_handling they are HTML or XML. Preferences and the like change
-    nothing, and `ignored` in the answer names them."""
+    """Translate texts; with tag_handling they are HTML or XML. Fields without effect, such as
+    preferences, are named in `ignored` of the answer."""
     fields = await read_fields(request)
     texts = fields.get("text")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise HTTPException(400, "text: a text or a list of texts is wanted.")
+        raise HTTPException(400, "text must be a string or a list of strings.")
     if not 1 <= len(texts) <= MOST_TEXTS:
-        raise HTTPException(400, f"text: from 1 to {MOST_TEXTS} texts are taken.")
-    # As DeepL answers where it has no such forms. A mere preference is none that must be met.
+        raise HTTPException(400, f"text must have from 1 to {MOST_TEXTS} texts.")
+    # DeepL's own answer for languages without such forms. It ignores a mere preference there.
     if _text(fields, "formality", "default") in ("more", "less"):
         raise HTTPException(400, "'formality' is not supported for given 'target_lang'.")
     source = _code(_text(fields, "source_lang", "")) or AUTO
@@ -241,7 +243,8 @@ _KIND = {
     openapi_extra=_REQUEST | {"parameters": [_KIND]},
 )
 async def languages(request: Request) -> Response:
-    """Sources, or with `type=target` targets; the official client sends that as a form, by GET."""
+    """List source languages, or with `type=target` target languages."""
+    # The official client sends the type as a form, by GET.
     kind = request.query_params.get("type") or _text(await read_fields(request), "type", "source")
     pairs = service_of(request).models.languages
     codes = [code for code, targets in pairs.items() if targets]
@@ -264,7 +267,7 @@ async def languages(request: Request) -> Response:
     "/usage", response_model=schemas.DeeplUsage, responses=_REFUSALS, openapi_extra=_REQUEST
 )
 async def usage(request: Request) -> Response:
-    """Characters with this key since the service began; there is no limit to all of them."""
+    """Return the characters of this key since the service started; their sum has no limit."""
     return JSONResponse(
         {
             "character_count": service_of(request).metrics.characters_of[paying(request).key],
@@ -281,7 +284,7 @@ async def usage(request: Request) -> Response:
     openapi_extra=_REQUEST | body_of(schemas.DeeplGlossaryRequest, _BODIES),
 )
 async def create_glossary(request: Request) -> Response:
-    """Kept as long as the service runs."""
+    """Keep a glossary as long as the service runs."""
     fields = await read_fields(request)
     entries = _text(fields, "entries")
     if _text(fields, "entries_format", "tsv") == "csv":

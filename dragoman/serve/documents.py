@@ -107,9 +107,9 @@ class Jobs:
         format_: str = "",
         prefer: str = "",
     ) -> Job:
-        """Take a file; what is wrong with it is told by its job.
+        """Start the translation of a file. Its job reports errors.
 
-        `prefer`: the target of a file that is in another language.
+        `prefer` is a target for files that are not in that language already.
         """
         self._make_room(client, len(raw))
         if format_ and format_ not in BY_NAME:
@@ -187,13 +187,13 @@ class Jobs:
         return self._jobs[key]
 
     def of(self, key: str, owner: str) -> Job:
-        """A document of this owner; another's is not there."""
+        """Return a document of this owner, or 404 for another's."""
         if self[key].client.key != owner:
             raise HTTPException(404, "there is no such document, or not any more.")
         return self[key]
 
     def cancel(self, job: Job) -> None:
-        """Forget a document, translated or not."""
+        """Forget a document, and stop its translation."""
         self._forget(job)
         if job.task is not None:
             job.task.cancel()
@@ -224,9 +224,11 @@ class Jobs:
                     reader.open, name, raw, job.format.name, options, readers.limits, most
                 )
                 route = service.route_document(outline, source, target or prefer)
-                if route.note and not target:  # it is in the preferred language already
+                # The file is in the preferred language already: use the model's first choice.
+                if route.note and not target:
                     route = service.route_document(outline, source, "")
-                if route.target != target:  # formats that state their language must know it
+                # Some formats state their language, so they are read again with the target.
+                if route.target != target:
                     options = Options(to=route.target)
                     outline = await readers.run(
                         reader.open, name, raw, job.format.name, options, readers.limits, most
@@ -250,13 +252,13 @@ class Jobs:
         except DragomanError as error:
             job.state, job.error = "failed", str(error)
         except asyncio.CancelledError:
-            job.state, job.error = "failed", "its translation was given up."
+            job.state, job.error = "failed", "its translation was cancelled."
             raise
         except StoppingError as error:
             job.state, job.error = "failed", str(error)
         except Exception:
             job.state, job.error = "failed", "this is a defect of the service; its log says more."
-            traceback.print_exc()  # nobody waits for the task, so nobody else would tell
+            traceback.print_exc()  # asyncio reports no errors of tasks that are not awaited
 
 
 def _add_report(job: Job, report: Report, glossary: Glossary) -> None:
@@ -273,7 +275,7 @@ def jobs_of(request: Request) -> Jobs:
 
 
 def as_file(job: Job) -> Response:
-    """What a browser saves and never shows: it may be HTML of somebody else."""
+    """Return a file that a browser saves and never shows: it may be a stranger's HTML."""
     if job.state != "done":
         raise HTTPException(404, job.error or "the document is not translated yet.")
     name = job.name.rpartition("/")[2]
@@ -291,7 +293,7 @@ def as_file(job: Job) -> Response:
     openapi_extra=costs("file") | body_of(schemas.DocumentRequest, FORMS[1:]),
 )
 async def upload(request: Request) -> Response:
-    """Translate a file; its format is told by the end of its name."""
+    """Translate a file; the end of its name tells its format."""
     sent = await read_upload(request)
     glossary = await asyncio.to_thread(Glossary.parse, sent.fields.get("glossary", ""))
     job = jobs_of(request).begin(
@@ -313,7 +315,7 @@ async def upload(request: Request) -> Response:
     openapi_extra=costs("request"),
 )
 async def status(request: Request, key: str) -> Response:
-    """How far a document is."""
+    """Return the progress of a document."""
     return written(jobs_of(request).of(key, paying(request).key).status())
 
 
@@ -324,7 +326,7 @@ async def status(request: Request, key: str) -> Response:
     openapi_extra=costs("request"),
 )
 async def delete(request: Request, key: str) -> Response:
-    """Give a document up, or forget its translation."""
+    """Cancel the translation of a document, or delete its result."""
     jobs = jobs_of(request)
     jobs.cancel(jobs.of(key, paying(request).key))
     return Response(status_code=204)
@@ -337,7 +339,7 @@ async def delete(request: Request, key: str) -> Response:
     openapi_extra=costs("nothing"),
 )
 async def download(request: Request, key: str) -> Response:
-    """The translated file. Its name is its key: a link to it works without another."""
+    """Return the translated file. Its ID is secret, so a link to it needs no key."""
     return as_file(jobs_of(request)[key])
 
 
@@ -348,7 +350,7 @@ async def download(request: Request, key: str) -> Response:
     openapi_extra=costs("nothing"),
 )
 async def report(request: Request, key: str) -> Response:
-    """A page with the document's texts beside their translations, doubtful ones first."""
+    """Return a page with the document's texts and translations, doubtful ones first."""
     job = jobs_of(request)[key]
     if job.state != "done":
         raise HTTPException(404, job.error or "the document is not translated yet.")

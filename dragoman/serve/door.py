@@ -1,12 +1,12 @@
-"""How a request comes in: its key, its cost, and its body.
+"""Admission of requests: key, cost and body.
 
-Each route declares with `costs` what a request costs, and a `Route` without a declaration cannot be
-made. Before the route runs, the charset is checked, then the key in a header, then, only if there
-is no such key and the route allows it, the body is read for a key in a field. All bodies are read
-here, so no string reaches a route unchecked.
+Each route declares with `costs` what a request costs; a `Route` without a declaration raises.
+Before a route runs, the charset is checked, then the key in a header. Only if there is no such key
+and the route allows it, the body is read for a key in a field. All bodies are read here, so no
+unchecked string reaches a route.
 
-Routes take the bare request and check bodies themselves: FastAPI's own way costs more than all the
-rest of a request.
+Routes take the bare request and call `read_json` or `read_fields`: FastAPI's validation of bodies
+costs more time than the rest of a request.
 """
 
 import math
@@ -36,23 +36,23 @@ _KEY_SCHEMES = ("bearer", "deepl-auth-key")
 
 
 class Cost(StrEnum):
-    """What a request costs its client."""
+    """The price of a request for its client."""
 
     NOTHING = "nothing"  # needs no key
     REQUEST = "request"  # one of the key's requests per minute
-    CHARACTERS = "characters"  # the same, and its characters are counted and limited
-    WORK = "work"  # the same, and so is the engine's work
+    CHARACTERS = "characters"  # a request; its characters are counted and limited
+    WORK = "work"  # a request, its characters and the engine's work
     FILE = "file"  # a request and the characters of a document
 
 
 def costs(cost: str) -> dict[str, Any]:
-    """A route's declaration, for `openapi_extra`."""
+    """Declare a route's cost, as its `openapi_extra`."""
     return {"x-cost": Cost(cost).value}
 
 
 class Route(APIRoute):
-    refusal = 401  # the status without a key
-    key_fields: tuple[str, ...] = ()  # that may hold the key where no header does
+    refusal = 401  # status without a key
+    key_fields: tuple[str, ...] = ()  # fields that may hold the key if no header does
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -73,13 +73,13 @@ class Route(APIRoute):
         return checked
 
     async def _admit(self, request: Request) -> None:
-        """Let a client in by its key, if keys are needed. Its request is counted."""
+        """Check the key, if keys are needed, and count the request."""
         keys = service_of(request).keys
         shown = _key_in_header(request)
         if keys and not shown and self.key_fields:
             fields = await read_fields(request)
-            found = [fields[name] for name in self.key_fields if fields.get(name)]
-            shown = str(found[0]).encode() if found else b""
+            in_fields = [fields[name] for name in self.key_fields if fields.get(name)]
+            shown = str(in_fields[0]).encode() if in_fields else b""
         name = keys.name_of(shown)
         if name is None:
             headers = {"WWW-Authenticate": "Bearer"} if self.refusal == 401 else None
@@ -89,13 +89,13 @@ class Route(APIRoute):
             unkeyed.release()
         if seconds := keys.wait(name):
             wait = math.ceil(seconds)
-            message = f"this key has used its requests of the last minute: come again in {wait} s."
+            message = f"this key has used up its requests per minute: retry in {wait} s."
             raise HTTPException(429, message, {"Retry-After": str(wait)})
 
 
 class LibreRoute(Route):
     refusal = 403
-    key_fields = ("api_key", "key")  # LibreTranslate's, Apertium's
+    key_fields = ("api_key", "key")  # of LibreTranslate and Apertium
 
 
 class DeeplRoute(Route):
@@ -103,17 +103,17 @@ class DeeplRoute(Route):
 
 
 def _key_in_header(request: Request) -> bytes:
-    """The key's bytes as they were sent. Starlette reads headers as Latin-1, and keys are UTF-8."""
+    """Return the bytes of the key. Starlette decodes headers as Latin-1, but keys are UTF-8."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    if not credentials:  # a bare key
+    if not credentials:  # a key without a scheme
         credentials = scheme
-    elif scheme.lower() not in _KEY_SCHEMES:  # a password for a proxy
+    elif scheme.lower() not in _KEY_SCHEMES:  # such as Basic, which is meant for a proxy
         credentials = ""
     return (request.headers.get("x-api-key") or credentials).encode("latin-1")
 
 
 def paying(request: Request) -> Client:
-    """The client of an admitted request: a key if several share the service, else an address."""
+    """Return the client of an admitted request: its key, or its address if there are no keys."""
     key: str = request.state.key
     address = client_of(request.client.host if request.client else "")
     return Client(key or address, key, service_of(request).keys.limit_of(key))
@@ -123,17 +123,20 @@ def paying(request: Request) -> Client:
 
 
 async def read_json(request: Request, schema: type[M], status: int = 422) -> M:
-    """Only a body that says that it is JSON: a page of another site can send forms and plain text
-    without asking, but not this."""
+    """Read and validate a JSON body.
+
+    Its Content-Type must say JSON: a browser lets a page of another site send forms and plain text
+    without a preflight request, but not JSON.
+    """
     if _kind(request) != JSON:
         raise HTTPException(415, f"the body must be JSON: send Content-Type: {JSON}.")
     return valid(schema, _parsed(await request.body(), status), status)
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """The fields of a JSON object or a form, or of the query if there is no body.
+    """Read the fields of a JSON object or a form, or of the query if there is no body.
 
-    A field of a form that comes several times is a list.
+    A field that occurs several times in a form is a list.
     """
     return (await _read(request))[0]
 
@@ -163,8 +166,7 @@ def valid(schema: type[M], value: object, status: int) -> M:
 
 
 def _first_mistake(error: ValidationError) -> str:
-    """What a schema found wrong, in one line; the value itself is not repeated: it may be
-    anything."""
+    """Describe the first error in one line, without the value, which may be anything."""
     mistake: Mapping[str, Any] = error.errors(include_url=False, include_input=False)[0]
     field, *within = mistake["loc"] or ("the body",)
     place = "".join(f"[{step}]" for step in within if isinstance(step, int))
@@ -176,7 +178,7 @@ def _kind(request: Request) -> str:
 
 
 def _check_charset(request: Request) -> None:
-    """Only UTF-8: Python knows codecs that take time with the square of the length."""
+    """Refuse every charset but UTF-8: some of Python's codecs take quadratic time."""
     _, options = parse_options_header(request.headers.get("content-type"))
     charset = options.get(b"charset", b"utf-8").decode("latin-1").strip().lower()
     if charset not in _CHARSETS:
@@ -184,7 +186,7 @@ def _check_charset(request: Request) -> None:
 
 
 async def _read(request: Request) -> tuple[dict[str, Any], File | None]:
-    """The fields and the file of a body, read once: for the key and for the route."""
+    """Read fields and file of a body once, for the key and for the route."""
     if not hasattr(request.state, "body_read"):
         request.state.body_read = await _read_once(request)
     read: tuple[dict[str, Any], File | None] = request.state.body_read
@@ -200,12 +202,12 @@ async def _read_once(request: Request) -> tuple[dict[str, Any], File | None]:
     if kind == JSON and (raw or not query):
         fields = _parsed(raw, 400)
         if not isinstance(fields, dict):
-            raise HTTPException(400, "the body is no JSON object.")
+            raise HTTPException(400, "the body must be a JSON object.")
         return fields, None
     if raw and kind != FORMS[0]:
-        raise HTTPException(415, "the body must be JSON or a form, and its Content-Type say so.")
+        raise HTTPException(415, "the body must be JSON or a form, with that Content-Type.")
     try:
-        # here, since Starlette takes bare UTF-8 for Latin-1
+        # Not by Starlette, which decodes UTF-8 without percent signs as Latin-1.
         values = parse_qs(
             (raw or query).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS
         )
@@ -218,19 +220,19 @@ async def _read_once(request: Request) -> tuple[dict[str, Any], File | None]:
 
 
 def _parsed(raw: bytes, status: int) -> Any:
-    """What JSON says. The parser refuses lone surrogates, deep nesting, integers of more than 4,300
-    digits, and numbers that are none."""
+    """Parse JSON. The parser refuses lone surrogates, deep nesting, integers of over 4,300 digits,
+    NaN and infinity."""
     try:
         value = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
-        raise HTTPException(status, f"the body is not JSON that can be read: {error}.") from None
+        raise HTTPException(status, f"the body is not valid JSON: {error}.") from None
     _check_strings(value, status)
     return value
 
 
 def _check_strings(value: object, status: int = 400) -> None:
-    if found := unwritable_in(value):
-        raise HTTPException(status, f"a string has {found}: remove it.")
+    if character := unwritable_in(value):
+        raise HTTPException(status, f"a string has {character}: remove it.")
 
 
 async def _multipart(request: Request) -> tuple[dict[str, Any], File | None]:

@@ -1,9 +1,10 @@
 """A LibreTranslate-compatible API: /translate, /translate_file, /detect, /languages, /suggest,
-/health, /spec and /frontend/settings. LibreTranslate's clients work unchanged. So do those of
-Apertium APy (OmegaT's plugin): GET /translate and /listPairs.
+/health, /spec and /frontend/settings.
 
-Bodies are JSON or forms, or fields come in the query string; a key comes as a field (`api_key`) or
-in a header. A field that is null counts as left out. Errors are `{"error": …}` with 400 or 403.
+LibreTranslate's clients work unchanged, and so do Apertium APy's (OmegaT's plugin), which use
+GET /translate and /listPairs. Bodies are JSON or forms, or the fields come in the query string. A
+key may be a field (`api_key`) or in a header. A field that is null counts as missing. Errors are
+`{"error": …}` with 400 or 403.
 """
 
 import asyncio
@@ -106,7 +107,7 @@ async def apertium_translate(request: Request) -> Response:
     query = request.query_params
     source, bar, target = query.get("langpair", "").partition("|")
     if not bar:
-        raise HTTPException(400, "langpair: two languages are wanted, such as en|de.")
+        raise HTTPException(400, "langpair must name two languages, such as en|de.")
     fields = {"q": query.get("q", ""), "source": source or AUTO, "target": target}
     body = valid(schemas.LibreRequest, fields, 400)
     (answer,) = await service_of(request).translate(
@@ -120,7 +121,7 @@ async def apertium_translate(request: Request) -> Response:
 
 @router.get("/listPairs", response_model=schemas.ApertiumPairs, openapi_extra=_OPEN)
 async def apertium_pairs(request: Request) -> Response:
-    """The pairs of languages, as Apertium lists them."""
+    """List the pairs of languages in Apertium's form."""
     pairs = service_of(request).models.languages
     return _apertium(
         [
@@ -136,7 +137,7 @@ def _apertium(data: object) -> Response:
 
 
 async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
-    """Texts with tags; there are no alternatives of a text in several pieces."""
+    """Translate texts with tags. They consist of several pieces, so they get no alternatives."""
     found = await service_of(request).translate_markup(
         texts,
         BY_NAME["html"],
@@ -169,7 +170,7 @@ async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) 
     openapi_extra=costs("file") | body_of(schemas.LibreFileRequest, FORMS[1:]),
 )
 async def translate_file(request: Request) -> Response:
-    """Translate a file and answer where its translation can be fetched."""
+    """Translate a file and return the address of its translation."""
     sent = await read_upload(request)
     job = jobs_of(request).begin(
         sent.name,
@@ -180,7 +181,7 @@ async def translate_file(request: Request) -> Response:
     )
     try:
         await job.finished()
-    except asyncio.CancelledError:  # its client left, or waited too long
+    except asyncio.CancelledError:  # the client disconnected, or the time limit passed
         jobs_of(request).cancel(job)
         raise
     if job.error:
@@ -197,7 +198,7 @@ async def translate_file(request: Request) -> Response:
     openapi_extra=_OPEN,
 )
 async def download_file(request: Request, key: str) -> Response:
-    """The file whose address /translate_file has told."""
+    """Return the file whose address /translate_file returned."""
     return as_file(jobs_of(request)[key])
 
 
@@ -208,7 +209,7 @@ async def download_file(request: Request, key: str) -> Response:
     openapi_extra=costs("characters") | body_of(schemas.LibreSuggestRequest, _BODIES),
 )
 async def suggest(request: Request) -> Response:
-    """A better translation, kept in the service's file of suggestions."""
+    """Keep a better translation in the service's file of suggestions."""
     body = await _read(request, schemas.LibreSuggestRequest)
     service_of(request).suggest(body.q, body.s, body.source, body.target, paying(request))
     return JSONResponse({"success": True})
@@ -221,7 +222,7 @@ async def suggest(request: Request) -> Response:
     openapi_extra=costs("characters") | body_of(schemas.LibreDetectRequest, _BODIES),
 )
 async def detect(request: Request) -> Response:
-    """Which of the models' languages a text is written in, most likely first."""
+    """Guess the language of a text among the models' languages, most likely first."""
     body = await _read(request, schemas.LibreDetectRequest)
     service_of(request).charge([body.q], paying(request))
     return JSONResponse([entry._asdict() for entry in service_of(request).models.detect(body.q)])
@@ -229,7 +230,7 @@ async def detect(request: Request) -> Response:
 
 @router.get("/languages", response_model=list[schemas.LibreLanguage], openapi_extra=_OPEN)
 async def languages(request: Request) -> Response:
-    """The languages, and what each can be translated into."""
+    """List the languages and their targets."""
     pairs = service_of(request).models.languages
     return JSONResponse(
         [
@@ -241,19 +242,19 @@ async def languages(request: Request) -> Response:
 
 @router.get("/health", response_model=schemas.Health, openapi_extra=_OPEN)
 async def health() -> Response:
-    """The same as /healthz."""
+    """Answer like /healthz."""
     return written(schemas.Health(status="ok"))
 
 
 @router.get("/spec", include_in_schema=False, openapi_extra=_OPEN)
 async def spec(request: Request) -> Response:
-    """The same as /openapi.json."""
+    """Answer like /openapi.json."""
     return JSONResponse(request.app.openapi())
 
 
 @router.get("/frontend/settings", response_model=schemas.LibreSettings, openapi_extra=_OPEN)
 async def frontend_settings(request: Request) -> dict[str, Any]:
-    """What LibreTranslate tells its own page, which some clients read."""
+    """Return LibreTranslate's settings of its own page, which some clients read."""
     service = service_of(request)
     first, *_ = [code for code, targets in service.models.languages.items() if targets] or [""]
     target = service.models.languages.get(first, [""])[0]

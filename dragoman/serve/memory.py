@@ -1,11 +1,11 @@
-"""Memory that nothing uses any more goes back to the system.
+"""Return free memory to the system.
 
-Large arrays should have pages of their own, which go back at once. glibc has fewer and fewer of
-them do so: the limit rises with the largest that was given back, up to 32 MiB. Here it stays.
+A large array has pages of its own, which glibc unmaps when it is freed. But glibc raises the size
+that counts as large whenever it frees a larger array, up to 32 MiB. This module keeps it fixed.
 
-glibc gives the end of a heap back, and nothing from its middle. There are many heaps (eight for
-each core), and arrays of all sizes come and go in them, so a busy service seems to grow: after four
-minutes under attack, 107 of its 610 MiB were free pages.
+glibc returns only the end of a heap, never its middle. There are many heaps (eight for each core),
+and arrays of all sizes come and go in them, so a busy service seems to grow: after four minutes
+under attack, 107 of its 610 MiB were free pages.
 """
 
 import asyncio
@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 _LARGE = 1 << 20  # bytes
 _M_MMAP_THRESHOLD = -3  # of malloc.h
-_EVERY_S = 10.0  # what is given back has to be fetched again: that takes some milliseconds
+# Fetching returned pages again takes some milliseconds, so they are not returned more often.
+_EVERY_S = 10.0
 
 
 def give_back() -> None:
-    """Every page in which nothing lies, of all heaps. Without glibc, nothing is done."""
+    """Return the free pages of all heaps, if the C library is glibc."""
     trim = _of_glibc("malloc_trim")
     if trim is not None:
         trim(0)
@@ -30,7 +31,7 @@ def _of_glibc(name: str) -> Callable[..., int] | None:
 
 
 async def keep_small(work_done: Callable[[], int]) -> None:
-    """From time to time, if there has been more work since."""
+    """Return free pages regularly, if `work_done` has grown meanwhile."""
     set_option = _of_glibc("mallopt")
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, _LARGE)
@@ -39,4 +40,5 @@ async def keep_small(work_done: Callable[[], int]) -> None:
         await asyncio.sleep(_EVERY_S)
         if work_done() != before:
             before = work_done()
-            await asyncio.to_thread(give_back)  # beside the event loop, without Python's lock
+            # ctypes releases the interpreter lock during the call.
+            await asyncio.to_thread(give_back)

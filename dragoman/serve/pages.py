@@ -29,7 +29,7 @@ _OPEN = costs("nothing")
 @cache
 def _files() -> dict[str, bytes]:
     """Read the files by name."""
-    import_lab()  # it adds a folder
+    import_lab()  # adds a folder
     return {
         file.name: file.read_bytes()
         for package in PAGES

@@ -1,5 +1,5 @@
-"""What routes share: the service, its address, and what the OpenAPI document says of bodies and
-refusals."""
+"""Helpers of all routes: the service, its address, and OpenAPI's descriptions of bodies and
+errors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from dragoman.serve.service import Service
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {
         "model": schemas.Error,
-        "description": "The request asks for what cannot be: an unknown language, say.",
+        "description": "The request cannot be fulfilled, for example for an unknown language.",
     },
     401: {"model": schemas.Error, "description": "The API key is missing or wrong."},
     403: {
         "model": schemas.Error,
-        "description": "The key is missing or wrong, or does not suffice.",
+        "description": "The key is missing, wrong or not sufficient.",
     },
-    404: {"model": schemas.Error, "description": "There is nothing of that name, or not any more."},
+    404: {"model": schemas.Error, "description": "Nothing has that name, or no longer."},
     413: {
         "model": schemas.Error,
         "description": "The body or the texts are too large, or too much work.",
@@ -33,7 +33,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     },
     429: {
         "model": schemas.Error,
-        "description": "The queue is full; Retry-After says when to come again.",
+        "description": "The queue is full; Retry-After says when to try again.",
     },
     503: {
         "model": schemas.Error,
@@ -42,7 +42,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     504: {"model": schemas.Error, "description": "The time limit passed."},
 }
 
-BODIES: dict[str, type[BaseModel]] = {}  # what `body_of` has been asked for, by name
+# Schemas of bodies by name, for the OpenAPI document. `body_of` adds them.
+BODIES: dict[str, type[BaseModel]] = {}
 A_FILE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The translated file.",
@@ -54,7 +55,7 @@ A_FILE: dict[int | str, dict[str, Any]] = {
 def refusals(
     *codes: int, schema: type[BaseModel] = schemas.Error
 ) -> dict[int | str, dict[str, Any]]:
-    """These of the ways to refuse, and those that every route that works for a client has."""
+    """Describe the errors of a route: these codes, and the codes that any route may return."""
     return {code: {**REFUSALS[code], "model": schema} for code in (*codes, 413, 415, 429, 503, 504)}
 
 
@@ -64,8 +65,10 @@ def service_of(request: Request) -> Service:
 
 
 def root_of(request: Request) -> str:
-    """The address of the service, with a slash at its end. What a client says is its host counts
-    only if such names are checked (`Guard`)."""
+    """Return the address of the service, with a slash at its end.
+
+    The Host header is used only if `Guard` checks it: a client could forge a link otherwise.
+    """
     if request.scope.get("state", {}).get("host_checked"):
         return str(request.base_url)
     host, port = request.scope.get("server") or ("localhost", 80)
@@ -75,7 +78,7 @@ def root_of(request: Request) -> str:
 def body_of(
     schema: type[BaseModel], kinds: Sequence[str] = ("application/json",)
 ) -> dict[str, Any]:
-    """The OpenAPI document's word on a body; its schema stands among the document's others."""
+    """Describe a body for the OpenAPI document, by a reference to its schema."""
     BODIES[schema.__name__] = schema
     reference = {"$ref": f"#/components/schemas/{schema.__name__}"}
     return {

@@ -773,7 +773,7 @@ def test_a_signal_ends_the_process_though_the_engine_is_stuck(trained, tmp_path)
         started.send(signal.SIGINT)
         answer = started.answer()
         assert answer.code == 1
-        assert "did not stop within 1 s: it is ended" in answer.err
+        assert "did not stop within 1 s and is ended" in answer.err
 
 
 def test_a_second_signal_ends_the_process_at_once(trained, tmp_path) -> None:
