@@ -60,13 +60,14 @@ def command(
     if folder.is_dir() and any(folder.iterdir()):
         raise RunError(f"{out} is not empty: choose another --out.")
     if not target and not holds_both_sides(source):
-        raise ConfigError(f"{source} has one side alone: name the file with its translations too.")
+        raise ConfigError(f"{source} has only one side: name the file with its translations too.")
     guessed = (language_of(source), language_of(target)) if target else languages_of_tsv(source)
     from_, to = from_ or guessed[0], to or guessed[1]
     clock = Clock(60 * minutes, started)
     before = clock.passed
     bundle = read_bundle(one_folder(model, from_, to)).merged()
-    clock.reserve(clock.passed - before)  # what it takes to read it, it takes to write it
+    # Writing the bundle at the end takes about as long as reading it.
+    clock.reserve(clock.passed - before)
     known = bundle.codec.languages.sources
     if len(known) == 1:
         from_ = from_ or known[0]
@@ -93,7 +94,7 @@ def command(
 
 
 def _show_worthwhile(source: str, model: str, from_: str, to: str, count: int) -> None:
-    """Line TAB confidence TAB sentence, the most useful first."""
+    """Print line TAB confidence TAB sentence, the most useful first."""
     from dragoman.decode.cascade.active import worth_translating
 
     if holds_both_sides(source):

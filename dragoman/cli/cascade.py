@@ -29,8 +29,9 @@ def command(
     engine: str = ENGINE,
     device: str = DEVICE,
 ) -> None:
-    """Show what a second translator gains, against the share of texts that it gets: first with the
-    order of `translate --defer-share`, then with that of `--defer-below`.
+    """Show the gain by a second translator against the share of texts that it gets.
+
+    Texts are ordered as by `translate --defer-share` first, then as by `--defer-below`.
 
     Example: `dragoman cascade valid.de valid.en --model runs/demo --defer-to pentaglot`
     """

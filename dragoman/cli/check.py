@@ -28,9 +28,9 @@ def command(
     ),
     from_: str = FROM,
     to: str = TO,
-    strict: bool = option(False, "Exit with 1 whatever is found, not only the worst."),
+    strict: bool = option(False, "Exit with 1 at any finding, not only at the worst."),
     glossary: bool | None = option(
-        None, "Whether the file is a glossary; default: it is if all entries are short."
+        None, "Check the file as a glossary or not; default: as one if all entries are short."
     ),
     json_: bool = JSON,
 ) -> None:
@@ -54,13 +54,13 @@ def command(
     if fix_:
         _write_fixed(source, target, report, held_out, Path(fix_))
     if parts.message or report.is_pointless:
-        raise CorpusError(f"training on {source} is pointless as it is: see the findings above.")
+        raise CorpusError(f"training on {source} would be pointless: see the findings above.")
     if strict and report.findings:
         raise CorpusError(f"{source} has findings, and --strict allows none.")
 
 
 def _terms(name: str, source: str, target: str, surely: bool) -> list[Row] | None:
-    """The entries of a glossary; nothing if the file is a corpus."""
+    """Return the entries of a glossary, or None if the file is a corpus."""
     ending = Path(unpacked_name(name)).suffix.lower()
     if not surely and ending not in (".tsv", ".csv", ".tbx"):
         return None
@@ -87,7 +87,7 @@ def _check_terms(
 
 
 class _Parting:
-    """The pairs as far as both sides go; where they part is kept for the report."""
+    """Yields pairs up to the end of the shorter side, and keeps the error for the report."""
 
     def __init__(self, source: str, target: str):
         self._files, self.message = (source, target), ""
@@ -132,8 +132,8 @@ def _print(report: Report, parting: str, as_json: bool) -> None:
 def _write_fixed(
     source: str, target: str, report: Report, held_out: HeldOut | None, folder: Path
 ) -> None:
-    """Both sides cleaned, plain text, and `changes.tsv`: line, what was done, why, and the pair as
-    it was."""
+    """Write both sides cleaned, as plain text, and `changes.tsv` with the line, the action, its
+    reasons and the original pair."""
     sides = [source, target] if target else [f"{source}.source", f"{source}.target"]
     names = [Path(unpacked_name(name)).name for name in sides]
     kept = removed = 0

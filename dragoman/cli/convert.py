@@ -109,12 +109,7 @@ def to_huggingface(model: str = IN, out: str = OUT) -> None:
     )
 
 
-def from_huggingface(
-    model: str = IN,
-    out: str = OUT,
-    onnx: bool = ONNX,
-    int8: bool = INT8,
-) -> None:
+def from_huggingface(model: str = IN, out: str = OUT, onnx: bool = ONNX, int8: bool = INT8) -> None:
     """Make a bundle of a MarianMT folder (OPUS-MT), of M2M-100 or NLLB, or of our own export.
 
     Example: `dragoman convert from-huggingface opus-mt-de-en runs/opus-mt-de-en --int8`
@@ -163,7 +158,7 @@ def from_marian(
     onnx: bool = ONNX,
     int8: bool = INT8,
 ) -> None:
-    """Make a bundle of what Marian trained: a folder with decoder.yml, model.npz, vocabularies.
+    """Make a bundle of a Marian model: a folder with decoder.yml, model.npz and vocabularies.
 
     Example: `dragoman convert from-marian opus-2020 runs/opus-2020 --from de --to en --int8`
     """
@@ -186,7 +181,7 @@ commands = {
 
 
 def _write(model: str, out: str, bundle: Bundle, onnx: bool, int8: bool) -> None:
-    """The bundle of another system's model, for the ONNX engine where that is wanted."""
+    """Write the bundle of another system's model, for the ONNX engine on request."""
     if onnx or int8:
         from dragoman.convert.to_onnx import to_onnx
 
@@ -196,7 +191,7 @@ def _write(model: str, out: str, bundle: Bundle, onnx: bool, int8: bool) -> None
 
 
 def _tell(out: str, loaded_by: str) -> None:
-    """What was written, and how to use it."""
+    """Print the files that were written, and how to use them."""
     sizes = {path.name: path.stat().st_size for path in sorted(Path(out).iterdir())}
     total = sum(sizes.values()) / 2**20
     print(f"wrote {out}: {', '.join(sizes)} ({total:.1f} MiB)", file=sys.stderr)
@@ -220,7 +215,7 @@ def _measured(bundle: Bundle, sources: str, targets: str) -> dict[str, float]:
 
 
 def _corpora(sources: str, targets: str) -> "Iterator[Corpus]":
-    """The pairs of files that commas join, with their languages."""
+    """Read the pairs of files that are joined by commas, with their languages."""
     from dragoman.convert.shortlist import Corpus
 
     names = sources.split(","), targets.split(",")

@@ -96,7 +96,7 @@ def command(
 def _show_trust(
     name: str, translations: list[Translation], refs: list[list[str]], path: str, as_json: bool
 ) -> None:
-    """Whether the confidences of a model's translations are right."""
+    """Print and draw how far the confidences of a model's translations can be trusted."""
     from dragoman.decode.confidence import calibration
     from dragoman.decode.confidence.estimate import GOOD_CHRF
     from dragoman.text.metrics import sentence_chrf

@@ -59,7 +59,7 @@ def command(
     print(f"{extended.pieces:,} pieces and {len(extended.tags)} tags were added", file=sys.stderr)
     beside = Path(f"{out}.extended")
     write_bundle(beside / "model", extended.bundle)
-    # what the old model says is what the new one goes on saying
+    # The new model is trained to keep the old one's translations.
     translator = load_model(folder, device, "auto")
     corpora = [Corpus(source, target, from_, to)]
     with storage_errors(f"writing into {beside}"):
@@ -79,7 +79,7 @@ def command(
 
 
 def _others(sentences: list[str], into: str, known: Languages) -> list[str]:
-    """Sentences that are not in the language that they would be translated into."""
+    """Return sentences that are not in their target language already."""
     if not known.tagged:
         return sentences
     return [text for text in sentences if detect(text, known.sources)[0].language != into]

@@ -29,7 +29,7 @@ def command(
         "M", "Folder of a trained model; with --settings, a word to filter by.", ""
     ),
     settings: bool = option(False, "List every setting: its default, and each preset's."),
-    preset: str | None = option(None, "With --settings: the values of this preset alone."),
+    preset: str | None = option(None, "With --settings: only the values of this preset."),
     json_: bool = JSON,
 ) -> None:
     """Show a model's card; without one, the installation and the cards of the package's own models.
@@ -53,7 +53,7 @@ def command(
 
 
 def _lines(name: str, value: Any) -> Iterator[str]:
-    """A fact as text; scores become a table with a row for each direction."""
+    """Format a fact of a card; scores become a table with a row for each direction."""
     if name != "scores":
         yield f"{name}: {value}"
         return
@@ -100,7 +100,7 @@ def _values(preset: str) -> dict[str, Any]:
 
 
 def _table(rows: list[tuple[str, Any, str]], values: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A column for each preset, empty where it keeps the default."""
+    """Print a column for each preset, with its values that differ from the defaults."""
     table = Table(box=None, pad_edge=False)
     table.add_column("setting", no_wrap=True)
     for title in ("default", *values):
@@ -155,7 +155,7 @@ def _parameters(bundle: Bundle) -> str:
 
 
 def _scores(entries: list[dict[str, Any]], scored_on: str) -> dict[str, Any]:
-    """Scores by direction and metric, and the signature of each metric once."""
+    """Format scores by direction and metric, and the signature of each metric once."""
     table: dict[str, dict[str, float]] = {}
     signatures: dict[str, str] = {}
     for entry in entries:

@@ -28,7 +28,7 @@ def list_models(json_: bool = JSON) -> None:
 
 
 def list_firefox(json_: bool = JSON) -> None:
-    """List Firefox's models by language pair. They can be named like those of the hub.
+    """List Firefox's models by language pair. Their names work like names on the hub.
 
     Example: `dragoman models firefox`
     """

@@ -52,8 +52,8 @@ def command(
     ),
     allow_host: list[str] | None = option(
         None,
-        "A name under which clients may ask for the service, besides localhost, --host "
-        "and addresses in numbers (repeatable); *: any.",
+        "A further name of the service, apart from localhost, --host and numeric addresses "
+        "(repeatable); *: any.",
     ),
     root_path: str = option("", "Where a proxy shows the service, such as /translate."),
     access_log: bool = option(False, "A line of JSON on stderr for each request."),
@@ -109,7 +109,7 @@ def command(
         allow_hosts=[host, *(allow_host or ())],
     )
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
-    # what is loaded now stays: no need to look through all of it for garbage, over and over
+    # Models stay loaded, so the garbage collector need not search them again and again.
     gc.freeze()
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)

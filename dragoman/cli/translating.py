@@ -1,7 +1,7 @@
-"""What `dragoman translate` does.
+"""The work of `dragoman translate`.
 
-Nothing here imports typer, nor at the start what documents and bars need: a line is translated
-sooner than those are imported.
+Modules for documents and progress bars are imported only when needed: translating a line takes less
+time than importing them.
 """
 
 import json
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from dragoman.cli.translating_documents import Documents
     from dragoman.decode.cascade.defer import Deferral
 
-READ_ON_S = 0.01  # how long a line waits for another one to be translated with
-NOTES_SHOWN = 5  # on standard error; the rest are counted
+# How long a line waits for another one, so that both are translated in one batch.
+READ_ON_S = 0.01
+NOTES_SHOWN = 5  # on standard error; further ones are only counted
 
 
 def translate(options: TranslateOptions) -> None:
@@ -209,7 +210,7 @@ def _translate_lines(
     output: str,
     deferral: "Deferral | None" = None,
 ) -> None:
-    """Texts, or the lines of a file or of standard input, as they come."""
+    """Translate texts, or the lines of a file or of standard input as they arrive."""
     translated = 0
     notes = 0
     with destination(output) as file, _progress(input_, output) as advance:
@@ -227,10 +228,12 @@ def _translate_lines(
                     notes += 1
                     if notes <= NOTES_SHOWN:
                         print(f"dragoman: line {translated}: {note}.", file=sys.stderr)
-            file.flush()  # whoever waits for these lines gets them now
+            # A program on the other end of a pipe may wait for these lines.
+            file.flush()
             advance(len(written))
     if notes > NOTES_SHOWN:
-        print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
+        more = notes - NOTES_SHOWN
+        print(f"dragoman: {more:,} more lines were not translated.", file=sys.stderr)
 
 
 def _written_windows(
@@ -240,7 +243,7 @@ def _written_windows(
     windows: Iterable[Sequence[str]],
     deferral: "Deferral | None",
 ) -> Iterator[list[tuple[str, str]]]:
-    """Lines that are there, a window at a time, in this process."""
+    """Translate windows of lines in this process."""
     for window in windows:
         translations = [*translator.stream(window, request, len(window))]
         if deferral:
@@ -251,15 +254,16 @@ def _written_windows(
 def _written_lines(
     translator: Translator, request: Request, shown: "Shown", input_: str
 ) -> Iterator[list[tuple[str, str]]]:
-    """The lines of a file or of standard input, a window at a time."""
+    """Translate the lines of a file or of standard input, possibly in several processes."""
     windows = numbered(arriving(read_lines(input_ or "-")))
-    # Whoever writes line by line may wait for a translation before the next line.
+    # A program may wait for each translation before it writes the next line, so standard input is
+    # not read ahead.
     ahead = AHEAD if _is_file(input_) else 0
     return translator.windows(windows, request, partial(_written, shown), ahead=ahead)
 
 
 def _written(shown: "Shown", translation: Translation) -> tuple[str, str]:
-    """The lines that stand for a translation, and what is to be said about it."""
+    """Format a translation, and return it with its note."""
     return shown(translation), translation.note
 
 
@@ -268,7 +272,8 @@ def _is_file(name: str) -> bool:
 
 
 def _is_named_folder(text: str) -> bool:
-    """Whether a text is meant as a folder; a single word that a folder is called is a text."""
+    """Tell whether a text is the path of a folder. A bare word is a text, even if there is a folder
+    of that name."""
     meant = "/" in text or text in (".", "..")
     return meant and os.path.isdir(text)  # noqa: PTH112 (a long text is no name, and no error)
 
@@ -278,7 +283,7 @@ def _is_new(name: str) -> bool:
 
 
 def _progress(input_: str, output: str) -> AbstractContextManager[Callable[[int], None]]:
-    """How far a file is; not where somebody types, or reads the translations as they come."""
+    """Show the progress of a file, except to a user who reads the translations on the terminal."""
     watched = bool(input_) and bool(output or not sys.stdout.isatty())
     if not watched:
         return nullcontext(lambda lines: None)
@@ -288,10 +293,10 @@ def _progress(input_: str, output: str) -> AbstractContextManager[Callable[[int]
 
 
 def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[str]]:
-    """The lines that are there, up to so many at a time: one if they come one by one.
+    """Yield lines in windows as they arrive, at most so many in one.
 
-    A thread reads ahead. So a program that writes a line and waits for its translation gets it,
-    and of a long file a whole window is translated at once.
+    A thread reads ahead. A program that writes a line and waits for its translation gets it, and of
+    a long file whole windows are translated.
     """
     waiting: queue.Queue[str | BaseException | None] = queue.Queue(2 * most)
 
@@ -300,12 +305,13 @@ def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[st
             for line in lines:
                 waiting.put(line)
             waiting.put(None)
-        except BaseException as error:  # raised where the lines are used
+        except BaseException as error:  # raised again in the other thread
             waiting.put(error)
 
     threading.Thread(target=read, daemon=True).start()
     window: list[str] = []
     while True:
+        # An empty window waits for any time, a begun one only for a moment.
         try:
             taken = waiting.get(timeout=READ_ON_S) if window else waiting.get()
         except queue.Empty:
@@ -324,9 +330,9 @@ def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[st
 
 
 def _is_document(text: str) -> bool:
-    """Whether an argument names a file; one without an ending is a word like any other.
+    """Tell whether an argument names a file; without an ending it is an ordinary word.
 
-    A mistyped name is refused: it would come back as its own translation.
+    A mistyped file name is refused, because it would come back as its own translation.
     """
     try:
         ending, exists = Path(text).suffix, Path(text).is_file()
@@ -344,16 +350,16 @@ def _is_document(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Shown:
-    """The lines that stand for a translation; on a terminal, without control characters."""
+    """Formats translations as lines; on a terminal, without control characters."""
 
     nbest: int
     alignments: bool
     as_json: bool
     terminal: bool = False
     matches: bool = False
-    terms: Request | None = None  # whose glossary the terms of each text are of
+    terms: Request | None = None  # with the glossary whose terms are shown
     confidence: bool = False
-    second: bool = False  # whether to say who translated what
+    second: bool = False  # show which translator made a translation
 
     def __call__(self, translation: Translation) -> str:
         if self.as_json:
@@ -374,7 +380,8 @@ class Shown:
                 columns.append(" ".join(f"{s}-{t}" for s, t in candidate.alignment))
             if self.matches:
                 columns.append(_shown_match(translation.match))
-            if self.confidence:  # an estimate takes half as long as all other work with text
+            # Only on demand: an estimate takes half as long as all other work on a text.
+            if self.confidence:
                 columns.append(_shown_confidence(translation))
             if self.second:
                 columns.append(translation.by)
@@ -383,13 +390,14 @@ class Shown:
 
 
 def _shown_confidence(translation: Translation) -> str:
-    """Nothing where nobody searched: a match, a line that stays, what a second one said."""
+    """Format the confidence. There is none without a search: for a match of the memory, a line
+    that is not translated, and a second translator's answer."""
     estimate = translation.estimate
     return f"{estimate.good:.3f}" if estimate else ""
 
 
 def _as_estimated(translation: Translation, request: Request) -> dict[str, object]:
-    """The estimate, word by word too, and what errors the two texts show."""
+    """Return the estimate for the text and its words, and the errors that can be seen."""
     estimate = translation.estimate
     if estimate is None:
         return {"confidence": None}
@@ -404,13 +412,14 @@ def _as_estimated(translation: Translation, request: Request) -> dict[str, objec
 
 
 def _uses(translation: Translation, request: Request) -> list[Use]:
-    """What became of the terms in a text."""
+    """Tell how the terms of a text were rendered."""
     glossary, text = request.glossary, translation.source
     return glossary.uses(text, translation.text, request.source_language, request.to)
 
 
 def _shown_match(match: Match | None) -> str:
-    """
+    """Format a match of the translation memory.
+
     >>> _shown_match(Match("Datei öffnen", "Open file", 0.75))
     '75% Datei öffnen = Open file'
     """
@@ -453,7 +462,7 @@ def _as_json(translation: Translation, alignments: bool) -> dict[str, object]:
 
 @contextmanager
 def destination(output: str) -> Iterator[TextIO]:
-    """Standard output, or a file that gets its name when it is complete."""
+    """Open standard output, or a file that gets its name when it is complete."""
     if not output:
         yield sys.stdout
         return

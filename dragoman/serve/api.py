@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -11,16 +10,9 @@ from dragoman.decode.promises.glossary import Glossary
 from dragoman.serve import openai, schemas
 from dragoman.serve.door import Route, costs, paying, read_json
 from dragoman.serve.models import NAMES
-from dragoman.serve.requests import (
-    REFUSALS,
-    body_of,
-    refusals,
-    service_of,
-    written,
-)
+from dragoman.serve.requests import body_of, described, refusals, service_of, written
 
 router = APIRouter(tags=["dragoman"], route_class=Route)
-_KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
 
 
 @router.post(
@@ -62,7 +54,7 @@ def _add_uses(
 @router.get(
     "/v1/models",
     response_model=schemas.ModelList,
-    responses=_KEY,
+    responses=described(401),
     openapi_extra=costs("request"),
 )
 async def models(request: Request) -> Response:
@@ -101,7 +93,7 @@ async def health() -> Response:
 @router.get(
     "/readyz",
     response_model=schemas.Health,
-    responses={503: REFUSALS[503]},
+    responses=described(503),
     openapi_extra=costs("nothing"),
 )
 async def readiness(request: Request) -> Response:
@@ -111,7 +103,9 @@ async def readiness(request: Request) -> Response:
     return written(schemas.Health(status="ok"))
 
 
-@router.get("/metrics", response_class=Response, responses=_KEY, openapi_extra=costs("request"))
+@router.get(
+    "/metrics", response_class=Response, responses=described(401), openapi_extra=costs("request")
+)
 async def metrics(request: Request) -> Response:
     """Return metrics in Prometheus' text format."""
     service = service_of(request)

@@ -215,11 +215,7 @@ class Batcher:
         return work * self._looked_s / self._looked
 
     async def search(
-        self,
-        searcher: Searcher,
-        queries: Sequence[Query],
-        client: str = "",
-        admitted: bool = False,
+        self, searcher: Searcher, queries: Sequence[Query], client: str = "", admitted: bool = False
     ) -> list[Hypotheses]:
         """Search for the hypotheses of each query.
 

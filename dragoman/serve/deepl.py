@@ -21,22 +21,9 @@ from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.documents.formats import BY_NAME, TAGGED
 from dragoman.serve import schemas
 from dragoman.serve.documents import Job, as_file, jobs_of
-from dragoman.serve.door import (
-    FORMS,
-    JSON,
-    DeeplRoute,
-    costs,
-    paying,
-    read_fields,
-    read_upload,
-)
+from dragoman.serve.door import FORMS, JSON, DeeplRoute, costs, paying, read_fields, read_upload
 from dragoman.serve.models import NAMES
-from dragoman.serve.requests import (
-    A_FILE,
-    body_of,
-    refusals,
-    service_of,
-)
+from dragoman.serve.requests import A_FILE, body_of, described, refusals, service_of
 from dragoman.text.languages import AUTO
 
 router = APIRouter(prefix="/v2", tags=["DeepL"], route_class=DeeplRoute)
@@ -55,10 +42,8 @@ _BODIES = (JSON, *FORMS)
 _REQUEST = costs("request")
 _REFUSALS = refusals(400, 403, schema=schemas.DeeplError)
 _NOT_FOUND = refusals(400, 403, 404, schema=schemas.DeeplError)
-_FULL: dict[int | str, dict[str, Any]] = {
-    456: {"model": schemas.DeeplError, "description": "Too many glossaries are kept."}
-}
-_ENTRIES: dict[int | str, dict[str, Any]] = {
+_FULL = described(456, schema=schemas.DeeplError)
+_ENTRIES: dict[int | str, Any] = {
     200: {
         "description": "Lines of source TAB target.",
         "content": {"text/tab-separated-values": {"schema": {"type": "string"}}},

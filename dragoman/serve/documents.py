@@ -27,12 +27,7 @@ from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
 from dragoman.serve.door import FORMS, Route, costs, paying, read_upload
 from dragoman.serve.keys import Client
-from dragoman.serve.requests import (
-    A_FILE,
-    body_of,
-    refusals,
-    written,
-)
+from dragoman.serve.requests import A_FILE, body_of, refusals, written
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO
 

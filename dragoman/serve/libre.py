@@ -27,14 +27,7 @@ from dragoman.serve.door import (
     valid,
 )
 from dragoman.serve.models import NAMES
-from dragoman.serve.requests import (
-    A_FILE,
-    body_of,
-    refusals,
-    root_of,
-    service_of,
-    written,
-)
+from dragoman.serve.requests import A_FILE, body_of, refusals, root_of, service_of, written
 from dragoman.text.languages import AUTO
 
 K = TypeVar("K", bound=schemas.Keyed)
@@ -65,11 +58,7 @@ async def translate(request: Request) -> Response:
     if body.format == "html":
         return await _html(request, body, texts)
     found = await service_of(request).translate(
-        texts,
-        body.source,
-        body.target,
-        nbest=1 + body.alternatives,
-        client=paying(request),
+        texts, body.source, body.target, nbest=1 + body.alternatives, client=paying(request)
     )
     answers = [
         schemas.LibreResponse(
@@ -111,10 +100,7 @@ async def apertium_translate(request: Request) -> Response:
     fields = {"q": query.get("q", ""), "source": source or AUTO, "target": target}
     body = valid(schemas.LibreRequest, fields, 400)
     (answer,) = await service_of(request).translate(
-        [str(body.q)],
-        body.source,
-        body.target,
-        client=paying(request),
+        [str(body.q)], body.source, body.target, client=paying(request)
     )
     return _apertium({"translatedText": answer.text})
 
@@ -139,11 +125,7 @@ def _apertium(data: object) -> Response:
 async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
     """Translate texts with tags. They consist of several pieces, so they get no alternatives."""
     found = await service_of(request).translate_markup(
-        texts,
-        BY_NAME["html"],
-        body.source,
-        body.target,
-        client=paying(request),
+        texts, BY_NAME["html"], body.source, body.target, client=paying(request)
     )
     detected = [schemas.DetectedLanguage(**r.detected._asdict()) for _, r in found if r.detected]
     if isinstance(body.q, str):

@@ -24,12 +24,7 @@ from dragoman.serve.batcher import BusyError, StoppingError
 from dragoman.serve.door import Route, costs, paying, read_json
 from dragoman.serve.errors import openai_error
 from dragoman.serve.models import Models
-from dragoman.serve.requests import (
-    body_of,
-    refusals,
-    service_of,
-    written,
-)
+from dragoman.serve.requests import body_of, refusals, service_of, written
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO, known_code
 

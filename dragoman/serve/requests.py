@@ -10,41 +10,23 @@ from pydantic import BaseModel
 from dragoman.serve import schemas
 from dragoman.serve.service import Service
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {
-        "model": schemas.Error,
-        "description": "The request cannot be fulfilled, for example for an unknown language.",
-    },
-    401: {"model": schemas.Error, "description": "The API key is missing or wrong."},
-    403: {
-        "model": schemas.Error,
-        "description": "The key is missing, wrong or not sufficient.",
-    },
-    404: {"model": schemas.Error, "description": "Nothing has that name, or no longer."},
-    413: {
-        "model": schemas.Error,
-        "description": "The body or the texts are too large, or too much work.",
-    },
-    415: {"model": schemas.Error, "description": "The body does not say that it is JSON."},
-    421: {"model": schemas.Error, "description": "The request names another host."},
-    422: {
-        "model": schemas.Error,
-        "description": "The body is not JSON, or a field is missing or wrong.",
-    },
-    429: {
-        "model": schemas.Error,
-        "description": "The queue is full; Retry-After says when to try again.",
-    },
-    503: {
-        "model": schemas.Error,
-        "description": "The service is stopping, or its engine is stuck.",
-    },
-    504: {"model": schemas.Error, "description": "The time limit passed."},
+_REFUSALS = {
+    400: "The request cannot be fulfilled, for example for an unknown language.",
+    401: "The API key is missing or wrong.",
+    403: "The key is missing, wrong or not sufficient.",
+    404: "Nothing has that name, or no longer.",
+    413: "The body or the texts are too large, or too much work.",
+    415: "The body does not say that it is JSON.",
+    421: "The request names another host.",
+    422: "The body is not JSON, or a field is missing or wrong.",
+    429: "The queue is full; Retry-After says when to try again.",
+    456: "Too many glossaries are kept.",
+    503: "The service is stopping, or its engine hangs.",
+    504: "The time limit passed.",
 }
-
 # Schemas of bodies by name, for the OpenAPI document. `body_of` adds them.
 BODIES: dict[str, type[BaseModel]] = {}
-A_FILE: dict[int | str, dict[str, Any]] = {
+A_FILE: dict[int | str, Any] = {
     200: {
         "description": "The translated file.",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -52,11 +34,14 @@ A_FILE: dict[int | str, dict[str, Any]] = {
 }
 
 
-def refusals(
-    *codes: int, schema: type[BaseModel] = schemas.Error
-) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors of a route: these codes, and the codes that any route may return."""
-    return {code: {**REFUSALS[code], "model": schema} for code in (*codes, 413, 415, 429, 503, 504)}
+def refusals(*codes: int, schema: type[BaseModel] = schemas.Error) -> dict[int | str, Any]:
+    """Describe the errors of a route that does work: these codes, and those of all such routes."""
+    return described(*codes, 413, 415, 429, 503, 504, schema=schema)
+
+
+def described(*codes: int, schema: type[BaseModel] = schemas.Error) -> dict[int | str, Any]:
+    """Describe errors by their codes."""
+    return {code: {"description": _REFUSALS[code], "model": schema} for code in codes}
 
 
 def service_of(request: Request) -> Service:

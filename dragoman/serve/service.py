@@ -472,12 +472,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._splitting, function)
 
     def _plan(
-        self,
-        texts: Sequence[str],
-        source: str,
-        target: str,
-        beam: int | None,
-        options: Request,
+        self, texts: Sequence[str], source: str, target: str, beam: int | None, options: Request
     ) -> tuple[list[_Text], int]:
         """Advance texts to their first queries, and return the work of these.
 
@@ -506,12 +501,7 @@ class Service:
         return planned, total
 
     def _check_inspection(
-        self,
-        inspection: Inspection,
-        text: str,
-        source: str,
-        target: str,
-        translation: str | None,
+        self, inspection: Inspection, text: str, source: str, target: str, translation: str | None
     ) -> tuple[Route, Request, int]:
         """Return the model, the request and the work of an inspection, or refuse it."""
         route = self.models.route(text, source, target)
@@ -538,8 +528,7 @@ class Service:
         most = min(most, client.max_characters or most)
         if characters > most:
             raise HTTPException(
-                413,
-                f"{characters:,} characters are too many: a request may have {most:,}.",
+                413, f"{characters:,} characters are too many: a request may have {most:,}."
             )
 
     def _check_time(self, work: int) -> None:
