@@ -69,6 +69,7 @@ def command(
     # Writing the bundle at the end takes about as long as reading it.
     clock.reserve(clock.passed - before)
     known = bundle.codec.languages.sources
+    # A model with one source language leaves no choice.
     if len(known) == 1:
         from_ = from_ or known[0]
     pairs = [(pair.source, pair.target) for pair in read_pairs(source, target, (from_, to))]
@@ -85,6 +86,7 @@ def command(
     )
     for gain in result.gains:
         _say(str(gain))
+    # The first gain is on held-out pairs of the user's corpus; the others are on general text.
     if result.gains[0].after <= result.gains[0].before:
         raise RunError("nothing was gained on the held-out pairs, so nothing is written.")
     adapted_to = f"{len(pairs):,} pairs of {Path(source).name}"

@@ -21,7 +21,7 @@ def run() -> None:
     # Other commands, and jobs on Ray, may leave something to do at the end of the process.
     if sys.argv[1:2] != ["translate"] or "ray" in sys.modules:
         return
-    # All is written. The system frees the memory at once; Python would do it piece by piece.
+    # All is written. The system frees all memory in one go; Python would do it piece by piece.
     with suppress(OSError):
         sys.stderr.flush()
     os._exit(0)

@@ -77,6 +77,7 @@ def run(command: Command, words: Sequence[str], program: str) -> None:
     end = words.index("--") if "--" in words else len(words)
     marked = [*words[:end], *(f"{_LITERAL}{word}" for word in words[end + 1 :])]
     values = vars(parser.parse_intermixed_args(marked))
+    # A dataclass's signature declares options exactly like a function's.
     if options:
         command(options(**values))
     else:
@@ -195,6 +196,7 @@ def _type_of(parameter: inspect.Parameter) -> tuple[Any, Callable[[str], Any], i
     kind = parameter.annotation
     if get_origin(kind) is UnionType:
         (kind,) = [part for part in get_args(kind) if part is not NoneType]
+    # list[str] has the origin list; a plain type has the origin None.
     several = get_origin(kind)
     parts = get_args(kind)
     return several, parts[0] if several else kind, len(parts)

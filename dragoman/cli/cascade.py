@@ -46,10 +46,12 @@ def command(
     began = time.perf_counter()
     first = translator.translate(sources, source=from_, to=to)
     confidences = [one.confidence for one in first]
+    # The curve defers the lowest values first, as with confidences.
     right_words = [-wrong_words(one) for one in first]
     between = time.perf_counter()
     answers = other.translate(sources, from_, to)
     ended = time.perf_counter()
+    # An endpoint returns the error of each text it failed on. A curve needs all of them.
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
@@ -57,6 +59,7 @@ def command(
     points = quality_curve(*texts, confidences)
     by_share = quality_curve(*texts, right_words)
     for point, other_order in zip(points, by_share, strict=True):
+        # Every line costs a translation by the first, and the deferred share one by the second.
         seconds = between - began + point.share * (ended - between)
         if json_:
             more = {"bleu_by_share": other_order.bleu, "gain_by_share": other_order.gain}

@@ -41,6 +41,7 @@ def command(
 
     Example: `dragoman check examples/tatoeba.de.gz examples/tatoeba.en.gz --fix runs/clean`
     """
+    # One file may be a glossary: it is, if the user says so or its entries look like terms.
     if not target and not fix_ and not against and glossary is not False:
         rows = _terms(source, from_, to, bool(glossary))
         if rows is not None:
@@ -96,6 +97,7 @@ class _Parting:
         try:
             yield from read_pairs(*self._files)
         except CorpusError as error:
+            # Only the error about unequal lengths belongs into the report; others end the command.
             if "lines" not in str(error):
                 raise
             self.message = str(error)
@@ -134,6 +136,7 @@ def _write_fixed(
 ) -> None:
     """Write both sides cleaned, as plain text, and `changes.tsv` with the line, the action, its
     reasons and the original pair."""
+    # One file with both sides becomes two plain ones.
     sides = [source, target] if target else [f"{source}.source", f"{source}.target"]
     names = [Path(unpacked_name(name)).name for name in sides]
     kept = removed = 0

@@ -182,6 +182,7 @@ commands = {
 
 def _write(model: str, out: str, bundle: Bundle, onnx: bool, int8: bool) -> None:
     """Write the bundle of another system's model, for the ONNX engine on request."""
+    # 8 bits exist only in the ONNX engine's form.
     if onnx or int8:
         from dragoman.convert.to_onnx import to_onnx
 

@@ -50,10 +50,13 @@ def command(
 
     sources = list(read_lines(source))
     refs = [list(read_lines(path)) for path in references]
+    # Outputs by name, and the translations that they come from, with confidences.
     systems: list[tuple[str, list[str]]] = []
     judged: list[tuple[str, list[Translation]]] = []
     if confidence and hypotheses and not models:
-        raise ConfigError("--confidence needs a --model: a file of translations has none.")
+        raise ConfigError(
+            "--confidence needs a --model: a file of translations has no confidences."
+        )
     if not models and not hypotheses:
         models = [Path(model_folders("", from_, to)[0]).name]
     for model in models or []:
@@ -73,6 +76,7 @@ def command(
             )
     if not sources:
         raise CorpusError(f"{source} is empty: nothing to evaluate.")
+    # The first system is the baseline of the others.
     compared = (
         [c.p_values for c in metrics.compare(systems, refs, lowercase)]
         if len(systems) > 1

@@ -28,7 +28,7 @@ def command(
     target: str = argument("TGT", "Their translations."),
     general: str = option("", "Sentences that the model translates now, to be kept.", metavar="F"),
     model: str = ONE_MODEL,
-    out: str = option("", "Folder for the run; the model is left there."),
+    out: str = option("", "Folder for the run and the finished model."),
     from_: str = FROM,
     to: str = TO,
     pieces: int = option(2000, "Pieces to add, at most.", min=0),
@@ -57,6 +57,7 @@ def command(
     extended = extend(bundle, new, from_, to, old, pieces)
     known = bundle.codec.languages
     print(f"{extended.pieces:,} pieces and {len(extended.tags)} tags were added", file=sys.stderr)
+    # The run itself wants an empty folder, so what it starts from goes next to it.
     beside = Path(f"{out}.extended")
     write_bundle(beside / "model", extended.bundle)
     # The new model is trained to keep the old one's translations.

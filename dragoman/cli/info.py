@@ -21,7 +21,7 @@ from dragoman.storage.version import __version__
 
 LIBRARIES = ("torch", "onnxruntime", "sentencepiece", "sacrebleu", "safetensors", "numpy")
 WIDE = 160  # columns of a table that goes into a file or a pipe
-LEAST_WIDTH = 120  # of a terminal that has room for a column per preset
+LEAST_WIDTH = 120  # of a terminal with room for a column per preset
 
 
 def command(
@@ -115,6 +115,7 @@ def _table(rows: list[tuple[str, Any, str]], values: Mapping[str, Mapping[str, A
 
 def _model(name: str) -> dict[str, Any]:
     bundle = read_bundle(model_folder(name))
+    # A card is JSON that anyone may have written, so any of its fields may have any type.
     try:
         return _facts(name, bundle)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -167,7 +168,8 @@ def _scores(entries: list[dict[str, Any]], scored_on: str) -> dict[str, Any]:
 
 
 def _installation() -> dict[str, Any]:
-    from importlib import metadata  # slow to import, and every command imports this module
+    # Slow to import, and the list of commands imports this module.
+    from importlib import metadata
 
     facts: dict[str, Any] = {
         "dragoman": __version__,

@@ -44,7 +44,7 @@ _MOST_DIGITS, _MOST_NESTED = 4000, 100
 # in quadratic time.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|[\[\]{}]|-?\d[\d.eE+-]*+', re.S)
 _NUL = rb'"\u0000"'
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # an escaped surrogate, in a pair or alone
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or lone
 
 
 class Tools:
@@ -143,16 +143,17 @@ def make_server(tools: Tools) -> "MCPServer[Any]":
 
     def add(tool: Any) -> None:
         @wraps(tool)
-        def told(*arguments: Any, **named: Any) -> Any:
-            if found := unwritable_in([arguments, named]):
-                raise ToolError(f"an argument has {found}: remove it.")
+        def checked(*arguments: Any, **named: Any) -> Any:
+            if character := unwritable_in([arguments, named]):
+                raise ToolError(f"an argument has {character}: remove it.")
+            # A ToolError reaches the model as text; any other exception would end the call.
             try:
                 with one_at_a_time:
                     return tool(*arguments, **named)
             except (DragomanError, OSError) as error:
                 raise ToolError(str(error)) from None
 
-        server.add_tool(told, description=getdoc(tool))
+        server.add_tool(checked, description=getdoc(tool))
 
     for tool in (tools.translate, tools.detect, tools.list_languages, tools.glossary):
         add(tool)
@@ -190,15 +191,18 @@ def _repaired(line: bytes) -> bytes:
         message = json.dumps(json.loads(line), ensure_ascii=False)
     except ValueError:  # not JSON: the library reports that
         return line
+    # Pairs of escaped surrogates were joined by the parser, so only lone ones remain.
     return re.sub("[\ud800-\udfff]", r"\\u0000", message).encode() + b"\n"
 
 
 def _shallow(line: bytes) -> bytes:
+    """Replace values nested too deeply and numbers with too many digits."""
     kept: list[bytes] = []
     start = depth = 0
     for token in _TOKEN.finditer(line):
         if token[0] in b"[{":
             depth += 1
+            # The whole value is dropped: its contents are skipped up to its closing bracket.
             if depth == _MOST_NESTED + 1:
                 kept += [line[start : token.start()], _NUL]
         elif token[0] in b"]}":

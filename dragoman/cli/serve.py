@@ -66,18 +66,22 @@ def command(
 
     Example: `dragoman serve --port 8000`
     """
+    # Imported here, because only the extra `serve` installs what the service needs.
     try:
         from dragoman.serve.app import create_app
         from dragoman.serve.connection import ConnectionLimits
         from dragoman.serve.server import Server, listen
         from dragoman.serve.service import Limits, Service
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "pydantic"):
+        needed = ("fastapi", "httptools", "pydantic", "python_multipart", "starlette", "uvicorn")
+        # A missing module of our own is a defect, not a missing package.
+        if error.name not in needed:
             raise
         raise MissingPackageError(
             f"serving needs FastAPI and uvicorn: {how_to_install('serve')}."
         ) from None
 
+    # Before the models, which take seconds: a port in use is reported immediately.
     listener = listen(host, port)
     limits = Limits(
         queue_lines=queue,
@@ -111,6 +115,7 @@ def command(
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
     # Models stay loaded, so the garbage collector need not search them again and again.
     gc.freeze()
+    # --port 0 chose a free port, so the address comes from the socket.
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     server.run(sockets=[listener])

@@ -55,7 +55,8 @@ def command(
     Example: `dragoman synthesize --kind distil --model runs/demo --input examples/valid.de.gz
     --output made.de-en.tsv`
     """
-    from dragoman.decode.bulk.run import translate_file  # imports rich, which takes long
+    # Imports rich, which takes long.
+    from dragoman.decode.bulk.run import translate_file
 
     if kind not in KINDS:
         raise ConfigError(f"--kind {kind!r} is unknown; it can be {', '.join(KINDS)}.")

@@ -45,6 +45,7 @@ def translate(options: TranslateOptions) -> None:
     if files and len(files) < len(options.texts):
         raise ConfigError(f"give files or texts, not both: {files[0]} is a file.")
     documents = _documents(options, files) if files or options.format_ else None
+    # Jobs in shards load the model in processes of their own.
     translator: Translator | None = None
     if _in_shards(options, documents is not None):
         config = config_of(options.model, options.from_, options.to)
@@ -141,6 +142,7 @@ def _in_shards(options: TranslateOptions, of_documents: bool) -> bool:
     """Tell whether lines go from file to file: then an interrupted job can continue."""
     if options.defer_to:
         return False
+    # Devices and pipes are written line by line.
     to_file = _is_file(options.output) or _is_new(options.output)
     plain = not of_documents and not options.memory
     return bool(options.workers) or (_is_file(options.input_) and to_file and plain)
@@ -177,6 +179,7 @@ def _translate_in_shards(options: TranslateOptions, request: Request, show: "Sho
     from dragoman.decode.bulk.job import Job
     from dragoman.decode.bulk.run import translate_file
 
+    # Ray's workers may run on other machines, which have to find the model by its name.
     model = options.model
     if not options.workers:
         model = ",".join(model_folders(model, options.from_, options.to))
@@ -390,8 +393,8 @@ class Shown:
 
 
 def _shown_confidence(translation: Translation) -> str:
-    """Format the confidence. There is none without a search: for a match of the memory, a line
-    that is not translated, and a second translator's answer."""
+    """Format the confidence; empty without a search, as for a match of the memory, a line that is
+    not translated, and a second translator's answer."""
     estimate = translation.estimate
     return f"{estimate.good:.3f}" if estimate else ""
 

@@ -20,6 +20,7 @@ def translated(
     source_words = (
         [_source_words(route, sentence.source) for sentence in found] if alignments else []
     )
+    # A sentence with fewer candidates repeats its last one.
     count = max(len(sentence.candidates) for sentence in found)
     distinct: dict[str, schemas.Candidate] = {}
     for rank in range(count):
@@ -28,8 +29,10 @@ def translated(
         distinct.setdefault(candidate.text, candidate)
     candidates = [*distinct.values()]
     estimates = [sentence.estimate if confidence else None for sentence in found]
+    # Sentences without a search, such as copied ones, have no estimate.
     known = [estimate for estimate in estimates if estimate]
     sure = [word for estimate in known for word in estimate.words]
+    # Estimates are per word of each sentence; they fit only if every sentence has them.
     if alignments and known and len(sure) == len(candidates[0].words or ()):
         for word, chance in zip(candidates[0].words or (), sure, strict=True):
             word.confidence = round(chance, 4)

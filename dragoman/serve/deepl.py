@@ -372,6 +372,7 @@ async def upload(request: Request) -> Response:
 async def _asked(request: Request, key: str) -> Job:
     fields = await read_fields(request)
     job = jobs_of(request).of(key, paying(request).key)
+    # In constant time, so that a client cannot guess the key byte by byte.
     if not secrets.compare_digest(_text(fields, "document_key", "").encode(), job.key.encode()):
         raise HTTPException(404, "there is no such document, or not any more.")
     return job

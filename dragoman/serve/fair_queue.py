@@ -50,6 +50,7 @@ class _Clocks:
         return self._waiting.get(who, self._gone.get(who, self._now))
 
     def charge(self, who: Hashable, work: int) -> None:
+        # Virtual time is the clock at which the job that began last was served.
         self._now = max(self._now, self._waiting[who])
         self._waiting[who] += work
 
@@ -60,6 +61,7 @@ class _Clocks:
         """
         clocks = self._waiting if who in self._waiting else self._gone
         clock = clocks.get(who, self._now)
+        # A client that is behind may keep its credit; one that is ahead cannot earn any.
         lowest = self._now if clock >= self._now else self._now - self._credit
         clocks[who] = max(lowest, clock + work)
         self._forget()

@@ -129,6 +129,7 @@ class _Form:
 
     async def write_files(self) -> None:
         """Write what came of files, in a thread: it may have to go to disk."""
+        # The parser's callbacks cannot wait, so they only collect pieces.
         pieces, self._unwritten = self._unwritten, []
         if pieces:
             await asyncio.to_thread(lambda: [file.write(piece) for file, piece in pieces])

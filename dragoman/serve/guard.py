@@ -96,6 +96,7 @@ class Guard:
                     message = await receive()
                     size += len(message.get("body", b""))
                 raise HTTPException(413, f"the body is larger than {most:,} bytes.")
+            # All of the body is here: the next message is the client's disconnection.
             if not message.get("more_body") and watching is None:
                 watching = asyncio.create_task(watch())
             return message
@@ -132,6 +133,7 @@ class Guard:
             async with time_limit:
                 await self.app(scope, limited_receive, watched_send)
         except TimeoutError:
+            # With a status, the answer has begun or the client has left.
             if not status:
                 answer = JSONResponse(
                     {"error": f"this took longer than {self.time_limit_s:g} s."}, 504
@@ -190,6 +192,7 @@ class _Unkeyed:
         self._is_admitted = False
 
     def take(self, size: int) -> None:
+        """Count bytes, and raise 429 beyond the limits."""
         if self._is_admitted:
             return
         self._held[self._client] += size
@@ -213,6 +216,7 @@ def _name(host: str) -> str:
     >>> _name("[::1]:80"), _name("localhost:8000"), _name("example.org")
     ('::1', 'localhost', 'example.org')
     """
+    # An IPv6 address has colons of its own, so it is in brackets.
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] or host

@@ -81,11 +81,12 @@ class Keys:
         """
         if not self._keys:
             return ""
-        found = None
+        # No early return: the time must not tell which key matched. Digests have equal lengths.
+        match = None
         for name, key in self._keys.items():
             if hmac.compare_digest(_digest(shown), _digest(key.secret.encode())):
-                found = name
-        return found
+                match = name
+        return match
 
     def limit_of(self, name: str) -> int:
         """Return the key's limit of characters in a request; 0: the service's limit applies."""

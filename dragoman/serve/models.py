@@ -81,4 +81,5 @@ class Models:
 
 
 def _name(folder: str) -> str:
+    # An ensemble's folders are joined by commas.
     return ",".join(Path(part).resolve().name for part in folder.split(","))

@@ -95,6 +95,7 @@ def _languages(name: str, models: Models) -> tuple[str, str]:
         return AUTO, ""
     pairs = models.languages
     into: dict[str, list[str]] = {**pairs, AUTO: [*pairs]}
+    # Every split is tried, since a hyphen may be part of a code.
     for middle in range(1, len(parts)):
         source = known_code("-".join(parts[:middle]), into)
         target = known_code("-".join(parts[middle:]), pairs)
@@ -156,6 +157,7 @@ async def complete(request: Request) -> Response:
         # The first piece is translated before the answer begins: an error still has a status.
         events = _events(await anext(pieces), pieces, head)
         return _Stream(events, service)
+    # Even parts are texts, odd parts the separators between them.
     parts = _SEPARATOR.split(whole)
     answers = await translated(parts[::2])
     choices = []

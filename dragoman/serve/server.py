@@ -124,6 +124,7 @@ class Server(uvicorn.Server):
             except asyncio.CancelledError:
                 _refuse(connection, 503, str(StoppingError()))
                 raise
+            # Shielded: a connection that was accepted before the stop is still served.
             await asyncio.shield(self._take(connection, client))
 
     async def _room(self) -> None:
@@ -195,12 +196,14 @@ class Server(uvicorn.Server):
             print(f"dragoman: {line}", file=sys.stderr, flush=True)
             _notify(f"STATUS={line}")
 
+        # The event loop keeps only weak references to tasks.
         task = asyncio.get_running_loop().create_task(reload())
         self._reloading.add(task)
         task.add_done_callback(self._reloading.discard)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop within the grace period on SIGTERM or SIGINT, and immediately on the second."""
+        # 128 + the signal's number is what a shell reports for a killed process.
         if self.should_exit:
             os._exit(128 + sig)
         self.should_exit = True
@@ -229,6 +232,7 @@ class Server(uvicorn.Server):
         loop.call_later(self._from_end(0.6), self._hang_up)
         for connection in self._open():
             connection.shutdown()
+        # Requests that the kernel has received already get their answers.
         await asyncio.sleep(_QUIET_S)
         while any(connection.admitted for connection in self._open()):
             await asyncio.sleep(0.05)
