@@ -23,7 +23,7 @@ def client(trained):
 
 
 def finished(client, text: str, name: str = "a.txt", **fields: str) -> tuple[dict, list[int]]:
-    """The last status of a document, and how much was done whenever somebody asked."""
+    """Poll a document; return its last status and the progress at every poll."""
     job = client.post("/v1/documents", files={"file": (name, text)}, data=fields).json()
     seen = []
     for _ in range(1000):
@@ -73,7 +73,7 @@ def test_a_file_in_the_preferred_language_gets_another_target() -> None:
         assert job["name"] == "subtitle.de.srt"
 
 
-def test_no_room_for_a_file_is_told_and_passes(client, monkeypatch) -> None:
+def test_a_full_disk_is_reported_and_later_files_are_taken(client, monkeypatch) -> None:
     """A file over a megabyte is kept on disk while it arrives."""
     large = {"file": ("a.txt", b"eins\n" * 300_000)}
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
@@ -95,13 +95,13 @@ def test_a_defect_is_in_the_log_and_its_document_leaves_no_memory(
     async def broken(self, reader, *rest, **more) -> bytes:
         large = Large()
         held.append(weakref.ref(large))
-        raise RuntimeError("something that nobody expected")
+        raise RuntimeError("an unexpected error")
 
     monkeypatch.setattr(Service, "translate_document", broken)
     job, _ = finished(client, "eins", source="de", target="en")
     assert job["state"] == "failed"
     assert "its log says more" in job["error"]
-    assert "something that nobody expected" in capfd.readouterr().err
+    assert "an unexpected error" in capfd.readouterr().err
     gc.collect()
     assert held[0]() is None
 
@@ -142,7 +142,7 @@ def test_full_places_are_shared_with_a_client_that_holds_fewer(crowded, text) ->
     ]
     assert gone == [alice]  # who held most
     assert waiting(crowded, carol).status_code == 200
-    # Now each holds two, and nobody takes more from the others.
+    # Now each holds two, so none takes more from the others.
     assert waiting(crowded, carol).status_code == 429
     assert waiting(crowded, carol).status_code == 429
 

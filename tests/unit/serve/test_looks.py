@@ -59,7 +59,7 @@ async def until(true) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_searches_of_others_go_on_while_many_looks_wait(workers) -> None:
+def test_searches_continue_while_many_looks_wait(workers) -> None:
     shouter, looks = Shouter(), [Look() for _ in range(6)]
 
     async def story(batcher) -> None:
@@ -106,7 +106,7 @@ def test_a_look_begins_only_when_one_whose_client_left_has_ended() -> None:
     with_batcher(story, workers=2)
 
 
-def test_a_look_that_nobody_waits_for_is_ended_and_one_that_waits_never_begins() -> None:
+def test_an_abandoned_look_is_ended_and_an_abandoned_waiting_one_never_begins() -> None:
     first, second, third = Look(), Look(), Look()
 
     async def story(batcher) -> None:
@@ -137,7 +137,7 @@ def test_looks_under_way_and_waiting_hear_that_the_service_stops() -> None:
     with_batcher(story)
 
 
-def test_who_has_looked_least_is_next() -> None:
+def test_the_client_with_the_fewest_looks_is_next() -> None:
     looks = {name: Look() for name in ("greedy 1", "greedy 2", "greedy 3", "modest")}
     order = []
 
@@ -228,7 +228,7 @@ def test_a_study_ends_at_any_layer_of_any_pass(trained) -> None:
             work(leave)
         return count
 
-    # a pass as it is, and one for each sublayer with heads
+    # an unchanged pass, and one for each sublayer with heads
     studied = steps(lambda on_step: head_importance(engine, source, target, on_step))
     assert studied == layers * (1 + heads_of_layers)
     # a pass before the step, and one after it

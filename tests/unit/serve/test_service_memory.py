@@ -1,4 +1,4 @@
-"""What the service does not use any more goes back to the system."""
+"""The service returns free memory to the system."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ from dragoman.serve import memory
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Service
 
-SMALL = 100_000  # bytes: such arrays lie in a heap
+SMALL = 100_000  # bytes: such arrays are in a heap
 
 
 def anonymous_mib() -> float:
@@ -26,7 +26,7 @@ def anonymous_mib() -> float:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system's own figures are needed")
-def test_what_lies_between_arrays_in_use_is_given_back() -> None:
+def test_free_pages_between_used_arrays_are_returned() -> None:
     arrays = [np.ones(SMALL, dtype=np.uint8) for _ in range(1000)]
     held = anonymous_mib()
     del arrays[:-1]  # the last one keeps the heap from becoming shorter
@@ -37,7 +37,7 @@ def test_what_lies_between_arrays_in_use_is_given_back() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc is needed")
 def test_a_large_array_has_pages_of_its_own_whatever_was_given_back_before() -> None:
-    """In a process of its own: the option stays for as long as it lives."""
+    """Runs in a process of its own, since the option lasts as long as the process."""
     lines = [
         "import asyncio, ctypes",
         "from dragoman.serve import memory",
@@ -60,7 +60,7 @@ def test_a_large_array_has_pages_of_its_own_whatever_was_given_back_before() -> 
 
 
 def test_memory_is_given_back_once_for_work_that_was_done(monkeypatch) -> None:
-    works = [0, 0, 0, 5, 5, 5, 5]  # what there is each time that somebody asks
+    works = [0, 0, 0, 5, 5, 5, 5]  # the value at each call
     times = 0
 
     def give_back() -> None:
