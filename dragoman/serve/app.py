@@ -61,7 +61,8 @@ def create_app(
     import_lab()  # adds routes
     plugins = map(import_module, ROUTERS)
     for part in (api, *plugins, openai, documents, libre, deepl, pages):
-        app.include_router(part.router)
+        # `include_router` would match in two steps: a sixth of the time of a short request.
+        app.router.routes.extend(part.router.routes)
     errors.install(app)
     _describe(app, bool(service.keys))
     limits = service.limits
