@@ -3,7 +3,7 @@
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.inspect.words import Axis
 from dragoman.serve import schemas
-from dragoman.serve.models import Route
+from dragoman.serve.served_models import Route
 
 
 def translated(

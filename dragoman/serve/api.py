@@ -8,11 +8,11 @@ from fastapi import APIRouter, HTTPException, Request, Response
 
 from dragoman.decode.promises.glossary import Glossary
 from dragoman.serve import openai, schemas
-from dragoman.serve.door import Route, costs, paying, read_json
-from dragoman.serve.models import NAMES
+from dragoman.serve.door import MeteredRoute, costs, paying, read_json
 from dragoman.serve.requests import body_of, described, refusals, service_of, written
+from dragoman.serve.served_models import NAMES
 
-router = APIRouter(tags=["dragoman"], route_class=Route)
+router = APIRouter(tags=["dragoman"], route_class=MeteredRoute)
 
 
 @router.post(

@@ -10,10 +10,10 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from dragoman.config.plugins import import_lab
-from dragoman.serve import ROUTERS, api, deepl, documents, errors, libre, openai, pages
+from dragoman.serve import ROUTERS, api, deepl, documents, error_handlers, libre, openai, pages
 from dragoman.serve.door import Cost
 from dragoman.serve.guard import Guard
-from dragoman.serve.memory import keep_small
+from dragoman.serve.heap import keep_small
 from dragoman.serve.requests import BODIES
 from dragoman.serve.service import Service
 from dragoman.storage.version import __version__
@@ -56,14 +56,14 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.service = service
-    app.state.jobs = documents.Jobs(service)
+    app.state.jobs = documents.DocumentJobs(service)
     app.state.glossaries = deepl.Glossaries()
     import_lab()  # adds routes
     plugins = map(import_module, ROUTERS)
     for part in (api, *plugins, openai, documents, libre, deepl, pages):
         # `include_router` would match in two steps: a sixth of the time of a short request.
         app.router.routes.extend(part.router.routes)
-    errors.install(app)
+    error_handlers.install(app)
     _describe(app, bool(service.keys))
     limits = service.limits
     app.add_middleware(

@@ -20,10 +20,10 @@ from fastapi.responses import JSONResponse
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.documents.formats import BY_NAME, TAGGED
 from dragoman.serve import schemas
-from dragoman.serve.documents import Job, as_file, jobs_of
+from dragoman.serve.documents import DocumentJob, as_file, jobs_of
 from dragoman.serve.door import FORMS, JSON, DeeplRoute, costs, paying, read_fields, read_upload
-from dragoman.serve.models import NAMES
 from dragoman.serve.requests import A_FILE, body_of, described, refusals, service_of
+from dragoman.serve.served_models import NAMES
 from dragoman.text.languages import AUTO
 
 router = APIRouter(prefix="/v2", tags=["DeepL"], route_class=DeeplRoute)
@@ -369,7 +369,7 @@ async def upload(request: Request) -> Response:
     return JSONResponse({"document_id": job.key, "document_key": job.key})
 
 
-async def _asked(request: Request, key: str) -> Job:
+async def _asked(request: Request, key: str) -> DocumentJob:
     fields = await read_fields(request)
     job = jobs_of(request).of(key, paying(request).key)
     # In constant time, so that a client cannot guess the key byte by byte.

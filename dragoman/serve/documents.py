@@ -25,17 +25,17 @@ from dragoman.documents.report import Report
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
-from dragoman.serve.door import FORMS, Route, costs, paying, read_upload
+from dragoman.serve.door import FORMS, MeteredRoute, costs, paying, read_upload
 from dragoman.serve.keys import Client
 from dragoman.serve.requests import A_FILE, body_of, refusals, written
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO
 
-router = APIRouter(tags=["documents"], route_class=Route)
+router = APIRouter(tags=["documents"], route_class=MeteredRoute)
 
 
 @dataclass(eq=False)
-class Job:
+class DocumentJob:
     """One document and the state of its translation."""
 
     key: str
@@ -84,12 +84,12 @@ class Job:
         )
 
 
-class Jobs:
+class DocumentJobs:
     """The documents of a service."""
 
     def __init__(self, service: Service):
         self._service = service
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, DocumentJob] = {}
 
     def begin(
         self,
@@ -101,7 +101,7 @@ class Jobs:
         client: Client = Client(),
         format_: str = "",
         prefer: str = "",
-    ) -> Job:
+    ) -> DocumentJob:
         """Start the translation of a file. Its job reports errors.
 
         `prefer` is a target for files that are not in that language already.
@@ -110,7 +110,7 @@ class Jobs:
         if format_ and format_ not in BY_NAME:
             raise DocumentError(f"there is no format {format_!r}; there are {', '.join(BY_NAME)}.")
         kind = BY_NAME[format_] if format_ else format_of(name)
-        job = Job(secrets.token_hex(16), kind, client, len(raw))
+        job = DocumentJob(secrets.token_hex(16), kind, client, len(raw))
         self._jobs[job.key] = job
         job.task = asyncio.create_task(
             self._translate(job, name, raw, source, target, glossary, prefer)
@@ -159,7 +159,7 @@ class Jobs:
             message = "too many documents are waiting: try again later, or delete some."
             raise HTTPException(429, message, {"Retry-After": "60"})
 
-    def _finished(self, job: Job) -> None:
+    def _finished(self, job: DocumentJob) -> None:
         job.task = None  # frees what the task still references
         if job.key not in self._jobs:  # deleted or dropped meanwhile
             return
@@ -171,23 +171,23 @@ class Jobs:
             while loser := self._one_over_its_share(job.client.name, 0, 0):
                 self._drop_one(loser, may_cancel=False)
 
-    def _forget(self, job: Job) -> None:
+    def _forget(self, job: DocumentJob) -> None:
         self._jobs.pop(job.key, None)
         if job.expiry is not None:
             job.expiry.cancel()
 
-    def __getitem__(self, key: str) -> Job:
+    def __getitem__(self, key: str) -> DocumentJob:
         if key not in self._jobs:
             raise HTTPException(404, "there is no such document, or not any more.")
         return self._jobs[key]
 
-    def of(self, key: str, owner: str) -> Job:
+    def of(self, key: str, owner: str) -> DocumentJob:
         """Return a document of this owner, or 404 for another's."""
         if self[key].client.key != owner:
             raise HTTPException(404, "there is no such document, or not any more.")
         return self[key]
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: DocumentJob) -> None:
         """Forget a document, and stop its translation."""
         self._forget(job)
         if job.task is not None:
@@ -200,7 +200,7 @@ class Jobs:
 
     async def _translate(
         self,
-        job: Job,
+        job: DocumentJob,
         name: str,
         raw: bytes,
         source: str,
@@ -256,7 +256,7 @@ class Jobs:
             traceback.print_exc()  # asyncio reports no errors of tasks that are not awaited
 
 
-def _add_report(job: Job, report: Report, glossary: Glossary) -> None:
+def _add_report(job: DocumentJob, report: Report, glossary: Glossary) -> None:
     if glossary.terms:
         report = report.with_terms(lambda s, t: glossary.uses(s, t, job.source, job.target))
         job.term_counts = report.terms or None
@@ -264,12 +264,12 @@ def _add_report(job: Job, report: Report, glossary: Glossary) -> None:
     job.report_page = zlib.compress(report.as_page(job.name).encode())
 
 
-def jobs_of(request: Request) -> Jobs:
-    jobs: Jobs = request.app.state.jobs
+def jobs_of(request: Request) -> DocumentJobs:
+    jobs: DocumentJobs = request.app.state.jobs
     return jobs
 
 
-def as_file(job: Job) -> Response:
+def as_file(job: DocumentJob) -> Response:
     """Return a file that a browser saves and never shows: it may be a stranger's HTML."""
     if job.state != "done":
         raise HTTPException(404, job.error or "the document is not translated yet.")

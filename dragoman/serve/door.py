@@ -1,9 +1,9 @@
 """Admission of requests: key, cost and body.
 
-Each route declares with `costs` what a request costs; a `Route` without a declaration raises.
-Before a route runs, the charset is checked, then the key in a header. Only if there is no such key
-and the route allows it, the body is read for a key in a field. All bodies are read here, so no
-unchecked string reaches a route.
+Each route declares with `costs` what a request costs; a route without a declaration raises. Before
+a route runs, the charset is checked, then the key in a header. Only if there is no such key and the
+route allows it, the body is read for a key in a field. All bodies are read here, so no unchecked
+string reaches a route.
 
 Routes take the bare request and call `read_json` or `read_fields`: FastAPI's validation of bodies
 costs more time than the rest of a request.
@@ -22,8 +22,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from python_multipart.multipart import parse_options_header
 
-from dragoman.serve.forms import MOST_FIELDS, File, read_form
 from dragoman.serve.keys import Client
+from dragoman.serve.multipart import MOST_FIELDS, UploadedFile, read_form
 from dragoman.serve.requests import service_of
 from dragoman.serve.server import client_of
 from dragoman.text.strings import unwritable_in
@@ -50,7 +50,7 @@ def costs(cost: str) -> dict[str, Any]:
     return {"x-cost": Cost(cost).value}
 
 
-class Route(APIRoute):
+class MeteredRoute(APIRoute):
     refusal = 401  # status without a key
     key_fields: tuple[str, ...] = ()  # fields that may hold the key if no header does
 
@@ -93,12 +93,12 @@ class Route(APIRoute):
             raise HTTPException(429, message, {"Retry-After": str(wait)})
 
 
-class LibreRoute(Route):
+class LibreRoute(MeteredRoute):
     refusal = 403
     key_fields = ("api_key", "key")  # of LibreTranslate and Apertium
 
 
-class DeeplRoute(Route):
+class DeeplRoute(MeteredRoute):
     refusal = 403
 
 
@@ -185,15 +185,15 @@ def _check_charset(request: Request) -> None:
         raise HTTPException(415, "Content-Type: the only charset that is read is UTF-8.")
 
 
-async def _read(request: Request) -> tuple[dict[str, Any], File | None]:
+async def _read(request: Request) -> tuple[dict[str, Any], UploadedFile | None]:
     """Read fields and file of a body once, for the key and for the route."""
     if not hasattr(request.state, "body_read"):
         request.state.body_read = await _read_once(request)
-    read: tuple[dict[str, Any], File | None] = request.state.body_read
+    read: tuple[dict[str, Any], UploadedFile | None] = request.state.body_read
     return read
 
 
-async def _read_once(request: Request) -> tuple[dict[str, Any], File | None]:
+async def _read_once(request: Request) -> tuple[dict[str, Any], UploadedFile | None]:
     kind = _kind(request)
     if kind == FORMS[1]:
         return await _multipart(request)
@@ -235,7 +235,7 @@ def _check_strings(value: object, status: int = 400) -> None:
         raise HTTPException(status, f"a string has {character}: remove it.")
 
 
-async def _multipart(request: Request) -> tuple[dict[str, Any], File | None]:
+async def _multipart(request: Request) -> tuple[dict[str, Any], UploadedFile | None]:
     fields, files = await read_form(
         request.headers["content-type"],
         request.stream(),

@@ -15,12 +15,12 @@ from typing import Generic, Protocol, TypeVar
 _REMEMBERED = 1000  # clocks of clients that do not wait just now
 
 
-class Job(Protocol):
+class HasWork(Protocol):
     @property
     def work(self) -> int: ...
 
 
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=HasWork)
 
 
 class _Clocks:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.serve.metrics import Metrics
+from dragoman.serve.prometheus import Metrics
 from dragoman.serve.server import client_of
 
 # For every answer that sets no policy of its own: a browser runs nothing in it, shows it in no

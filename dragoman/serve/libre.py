@@ -26,8 +26,8 @@ from dragoman.serve.door import (
     read_upload,
     valid,
 )
-from dragoman.serve.models import NAMES
 from dragoman.serve.requests import A_FILE, body_of, refusals, root_of, service_of, written
+from dragoman.serve.served_models import NAMES
 from dragoman.text.languages import AUTO
 
 K = TypeVar("K", bound=schemas.Keyed)

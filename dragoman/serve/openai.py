@@ -21,14 +21,14 @@ from starlette.types import Receive, Scope, Send
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import BusyError, StoppingError
-from dragoman.serve.door import Route, costs, paying, read_json
-from dragoman.serve.errors import openai_error
-from dragoman.serve.models import Models
+from dragoman.serve.door import MeteredRoute, costs, paying, read_json
+from dragoman.serve.error_handlers import openai_error
 from dragoman.serve.requests import body_of, refusals, service_of, written
+from dragoman.serve.served_models import Models
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO, known_code
 
-router = APIRouter(tags=["OpenAI"], route_class=Route)
+router = APIRouter(tags=["OpenAI"], route_class=MeteredRoute)
 _NAME = "dragoman"
 # Clients that send several texts in one message separate them by such a line ("==PART==").
 _SEPARATOR = re.compile(r"((?:(?<!\n)|(?<=[= ]\n))\n++ *+==[A-Z][A-Z_]{0,40}+== *+\n)")

@@ -41,9 +41,9 @@ from dragoman.serve.answers import translated
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
 from dragoman.serve.inspection import Inspection, stay_on_one_core
 from dragoman.serve.keys import Client, Key, Keys
-from dragoman.serve.metrics import Metrics
-from dragoman.serve.models import Models, Route
+from dragoman.serve.prometheus import Metrics
 from dragoman.serve.readers import Readers
+from dragoman.serve.served_models import Models, Route
 from dragoman.text.segments import split_sentences
 
 T = TypeVar("T")

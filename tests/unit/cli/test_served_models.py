@@ -1,7 +1,7 @@
 import shutil
 from pathlib import Path
 
-from dragoman.serve.models import Models
+from dragoman.serve.served_models import Models
 from tests.forging import KEPT
 
 

@@ -455,7 +455,7 @@ def test_a_long_sentence_of_a_document_is_split_beside_the_event_loop(trained, m
 
 
 def test_two_models_serve_two_directions(trained) -> None:
-    from dragoman.serve.models import Model, Models
+    from dragoman.serve.served_models import Model, Models
     from dragoman.text.languages import Languages
 
     class Reading:

@@ -105,10 +105,10 @@ def test_every_route_declares_its_cost(client) -> None:
 
 
 def test_a_route_without_a_declared_cost_raises() -> None:
-    from dragoman.serve.door import Route
+    from dragoman.serve.door import MeteredRoute
 
     with pytest.raises(TypeError, match="/free does not declare what it costs"):
-        APIRouter(route_class=Route).get("/free")(lambda: None)
+        APIRouter(route_class=MeteredRoute).get("/free")(lambda: None)
 
 
 def test_exactly_the_routes_with_a_cost_need_a_key(client) -> None:

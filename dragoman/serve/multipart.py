@@ -23,14 +23,14 @@ _new_file = partial(SpooledTemporaryFile[bytes], max_size=64 * 1024)
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
-class File(NamedTuple):
+class UploadedFile(NamedTuple):
     name: str
     raw: bytes
 
 
 async def read_form(
     content_type: str, body: AsyncIterator[bytes], most_bytes: int, most_files: int
-) -> tuple[dict[str, Any], dict[str, File]]:
+) -> tuple[dict[str, Any], dict[str, UploadedFile]]:
     """Return fields and files by name. A field that comes several times is a list.
 
     `most_bytes` bounds everything but the files.
@@ -143,11 +143,11 @@ class _Form:
             fields[name] = texts if len(texts) > 1 else texts[0]
         return fields
 
-    def files(self) -> dict[str, File]:
+    def files(self) -> dict[str, UploadedFile]:
         files = {}
         for name, filename, file in self._files:
             file.seek(0)
-            files[name] = File(filename, file.read())
+            files[name] = UploadedFile(filename, file.read())
         return files
 
     def close(self) -> None:

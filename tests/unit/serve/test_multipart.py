@@ -6,7 +6,7 @@ import pytest
 from fastapi import HTTPException
 from starlette.formparsers import MultiPartParser
 
-from dragoman.serve.forms import MOST_FIELDS, File, read_form
+from dragoman.serve.multipart import MOST_FIELDS, UploadedFile, read_form
 
 KIND = "multipart/form-data; boundary=x"
 
@@ -41,7 +41,7 @@ def read(form: bytes, piece: int = 2**16, most_bytes: int = 1000, files: int = 1
 def test_a_form_reads_the_same_however_it_is_cut(raw, piece) -> None:
     fields, files = read(form_of(raw), piece)
     assert fields == {"q": ["zwölf", "--x is no boundary"], "empty": ""}
-    assert files == {"file": File("b/a.txt", raw)}
+    assert files == {"file": UploadedFile("b/a.txt", raw)}
 
 
 def test_starlette_reads_the_same() -> None:
