@@ -33,11 +33,14 @@ def limited_rows(
     size: int,
     *arguments: str,
     cpu_s: int | None = None,
+    memory: int = _MEMORY,
+    error: type[DragomanError] = CorpusError,
 ) -> Iterator[list[Any]]:
     """Yield what `read(*arguments)` yields in a process with limits, each row as a list.
 
-    `read` is a function of a module. `name` and `size` belong to the file that it reads; without
-    `cpu_s`, the size tells how many seconds that may take.
+    `read` is a function of a module. `name` and `size` belong to the file that it reads. Without
+    `cpu_s`, the size tells how many seconds that may take; its memory is `memory` and several times
+    the size. A file beyond the limits raises `error`.
     """
     if cpu_s is None:
         cpu_s = _CPU_S + size // _BYTES_A_SECOND
@@ -45,7 +48,7 @@ def limited_rows(
         "module": read.__module__,
         "function": read.__name__,
         "arguments": arguments,
-        "memory": _MEMORY + _MEMORY_TIMES * size,
+        "memory": memory + _MEMORY_TIMES * size,
         "cpu": cpu_s,
     }
     package = Path(__file__).parents[2]
@@ -66,26 +69,26 @@ def limited_rows(
         for line in process.stdout:
             answer = json.loads(line)
             if isinstance(answer, dict):
-                _raise(answer, str(name))
+                _raise(answer, str(name), error)
             if answer is None:
                 return
             yield from answer
         status = process.wait()
         if status == -getattr(signal, "SIGXCPU", 0):
-            raise CorpusError(f"{name}: reading it takes more than {cpu_s} s of processor time.")
-        raise CorpusError(f"{name}: it could not be read: its reader was ended.")
+            raise error(f"{name}: reading it takes more than {cpu_s} s of processor time.")
+        raise error(f"{name}: it could not be read: its reader was ended.")
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
 
 
-def _raise(answer: dict[str, str], name: str) -> None:
+def _raise(answer: dict[str, str], name: str, error: type[DragomanError]) -> None:
     kind = getattr(errors, answer["error"], None)
     if isinstance(kind, type) and issubclass(kind, DragomanError):
         raise kind(answer["message"])
     if answer["error"] in ("MemoryError", "RecursionError"):
-        raise CorpusError(f"{name}: it takes too much memory to read, or is nested too deeply.")
+        raise error(f"{name}: it takes too much memory to read, or is nested too deeply.")
     raise RuntimeError(f"reading {name!r}:\n{answer['traceback']}")
 
 
