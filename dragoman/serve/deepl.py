@@ -10,9 +10,8 @@ import io
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
@@ -22,7 +21,7 @@ from dragoman.documents.formats import BY_NAME, TAGGED
 from dragoman.serve import schemas
 from dragoman.serve.documents import DocumentJob, as_file, jobs_of
 from dragoman.serve.door import FORMS, JSON, DeeplRoute, costs, paying, read_fields, read_upload
-from dragoman.serve.requests import A_FILE, body_of, described, refusals, service_of
+from dragoman.serve.requests import A_FILE, body_of, described, refusals, service_of, written
 from dragoman.serve.served_models import NAMES
 from dragoman.text.languages import AUTO
 
@@ -54,29 +53,16 @@ _REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
 _STATES = {"waiting": "queued", "translating": "translating", "done": "done", "failed": "error"}
 
 
-@dataclass(frozen=True)
-class _Kept:
+class _Kept(NamedTuple):
     """A glossary of a client, unparsed."""
 
-    key: str
-    name: str
-    source: str
-    target: str
+    info: schemas.DeeplGlossary
     entries: str  # lines of source TAB target
-    created: str
-    count: int
-    owner: str = ""
+    owner: str
 
-    def shown(self) -> dict[str, Any]:
-        return {
-            "glossary_id": self.key,
-            "name": self.name,
-            "ready": True,
-            "source_lang": self.source,
-            "target_lang": self.target,
-            "creation_time": self.created,
-            "entry_count": self.count,
-        }
+    @property
+    def key(self) -> str:
+        return self.info.glossary_id
 
 
 class Glossaries:
@@ -279,18 +265,18 @@ async def create_glossary(request: Request) -> Response:
             raise HTTPException(400, f"entries: it is not CSV ({error}).") from None
         entries = "".join("\t".join(row[:2]) + "\n" for row in rows if row)
     glossary = await asyncio.to_thread(Glossary.parse, entries)
-    kept = _Kept(
-        secrets.token_hex(16),
-        _text(fields, "name", "", _LONGEST_NAME),
-        _code(_text(fields, "source_lang", longest=_LONGEST_CODE)),
-        _code(_text(fields, "target_lang", longest=_LONGEST_CODE)),
-        entries,
-        datetime.now(UTC).isoformat(),
-        len(glossary.terms),
-        paying(request).key,
+    info = schemas.DeeplGlossary(
+        glossary_id=secrets.token_hex(16),
+        name=_text(fields, "name", "", _LONGEST_NAME),
+        ready=True,
+        source_lang=_code(_text(fields, "source_lang", longest=_LONGEST_CODE)),
+        target_lang=_code(_text(fields, "target_lang", longest=_LONGEST_CODE)),
+        creation_time=datetime.now(UTC).isoformat(),
+        entry_count=len(glossary.terms),
     )
+    kept = _Kept(info, entries, paying(request).key)
     _glossaries(request).add(kept, glossary)
-    return JSONResponse(kept.shown(), 201)
+    return written(info, 201)
 
 
 @router.get(
@@ -300,9 +286,8 @@ async def create_glossary(request: Request) -> Response:
     openapi_extra=_REQUEST,
 )
 async def list_glossaries(request: Request) -> Response:
-    return JSONResponse(
-        {"glossaries": [kept.shown() for kept in _glossaries(request).of(paying(request).key)]}
-    )
+    kept = _glossaries(request).of(paying(request).key)
+    return written(schemas.DeeplGlossaries(glossaries=[one.info for one in kept]))
 
 
 @router.get(
@@ -331,7 +316,7 @@ async def glossary_pairs(request: Request) -> Response:
     openapi_extra=_REQUEST,
 )
 async def get_glossary(request: Request, key: str) -> Response:
-    return JSONResponse(_kept(request, key).shown())
+    return written(_kept(request, key).info)
 
 
 @router.get(

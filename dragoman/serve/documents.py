@@ -19,8 +19,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
-from dragoman.documents.document import DocumentError, Options
-from dragoman.documents.formats import BY_NAME, Format, format_of, translated_name
+from dragoman.documents.confined import Outline
+from dragoman.documents.document import Options
+from dragoman.documents.formats import Format, format_of, translated_name
 from dragoman.documents.report import Report
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
@@ -28,6 +29,7 @@ from dragoman.serve.batcher import StoppingError
 from dragoman.serve.door import FORMS, MeteredRoute, costs, paying, read_upload
 from dragoman.serve.keys import Client
 from dragoman.serve.requests import A_FILE, body_of, refusals, written
+from dragoman.serve.served_models import Route
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO
 
@@ -39,17 +41,16 @@ class DocumentJob:
     """One document and the state of its translation."""
 
     key: str
+    name: str  # of the uploaded file, then of the translation
     format: Format
     client: Client
-    size: int = 0  # of the uploaded file
+    source: str  # as the client named it, or auto
+    size: int  # of the uploaded file
     state: str = "waiting"
     done: int = 0
     total: int = 0
     characters: int = 0
-    name: str = ""
     error: str = ""
-    source: str = ""
-    target: str = ""
     result: bytes = b""
     # Rendered and deflated: the rows as objects, or as HTML, take many times the memory.
     report_page: bytes = b""
@@ -62,6 +63,9 @@ class DocumentJob:
     def held_bytes(self) -> int:
         """Count the bytes it keeps: its file until it is translated, then result and report."""
         return len(self.result) + len(self.report_page) if self.over else self.size
+
+    def advance(self, done: int) -> None:
+        self.done = done
 
     async def finished(self) -> None:
         if self.task is not None:
@@ -77,7 +81,7 @@ class DocumentJob:
             state=self.state,  # type: ignore[arg-type]
             done=self.done,
             total=self.total,
-            name=self.name or None,
+            name=self.name if self.state == "done" else None,
             error=self.error or None,
             report=self.report_counts,
             terms=self.term_counts,
@@ -99,22 +103,18 @@ class DocumentJobs:
         target: str,
         glossary: Glossary = NO_TERMS,
         client: Client = Client(),
-        format_: str = "",
         prefer: str = "",
     ) -> DocumentJob:
         """Start the translation of a file. Its job reports errors.
 
         `prefer` is a target for files that are not in that language already.
         """
+        # Before a place is made for it: an unknown format must not cost another document.
+        form = format_of(name)
         self._make_room(client, len(raw))
-        if format_ and format_ not in BY_NAME:
-            raise DocumentError(f"there is no format {format_!r}; there are {', '.join(BY_NAME)}.")
-        kind = BY_NAME[format_] if format_ else format_of(name)
-        job = DocumentJob(secrets.token_hex(16), kind, client, len(raw))
+        job = DocumentJob(secrets.token_hex(16), name, form, client, source, len(raw))
         self._jobs[job.key] = job
-        job.task = asyncio.create_task(
-            self._translate(job, name, raw, source, target, glossary, prefer)
-        )
+        job.task = asyncio.create_task(self._run(job, raw, target, prefer, glossary))
         job.task.add_done_callback(lambda task: self._finished(job))
         return job
 
@@ -198,67 +198,59 @@ class DocumentJobs:
             if job.task is not None:
                 job.task.cancel()
 
-    async def _translate(
-        self,
-        job: DocumentJob,
-        name: str,
-        raw: bytes,
-        source: str,
-        target: str,
-        glossary: Glossary,
-        prefer: str,
+    async def _run(
+        self, job: DocumentJob, raw: bytes, target: str, prefer: str, glossary: Glossary
     ) -> None:
         try:
-            service = self._service
-            most = service.limits.max_file_characters
-            most = min(most, job.client.max_characters or most)
-            readers = service.readers
-            async with readers.reader(job.client.name) as reader:
-                options = Options(to=target)
-                outline = await readers.run(
-                    reader.open, name, raw, job.format.name, options, readers.limits, most
-                )
-                route = service.route_document(outline, source, target or prefer)
-                # The file is in the preferred language already: use the model's first choice.
-                if route.note and not target:
-                    route = service.route_document(outline, source, "")
-                # Some formats state their language, so they are read again with the target.
-                if route.target != target:
-                    options = Options(to=route.target)
-                    outline = await readers.run(
-                        reader.open, name, raw, job.format.name, options, readers.limits, most
-                    )
-                job.characters = outline.characters
-                service.metrics.count_characters(outline.characters, job.client.key)
-                job.source, job.target = route.source, route.target
-                job.state, job.total = "translating", outline.segments
-
-                def advance(done: int) -> None:
-                    job.done = done
-
-                job.result = await service.translate_document(
-                    reader, route, glossary, job.client.name, advance
-                )
-                report = reader.report
-            job.done = job.total
-            job.name = translated_name(name, route.target or "translated")
-            await asyncio.to_thread(_add_report, job, report, glossary)
+            await self._translate(job, raw, target, prefer, glossary)
             job.state = "done"
-        except DragomanError as error:
+        except (DragomanError, StoppingError) as error:
             job.state, job.error = "failed", str(error)
         except asyncio.CancelledError:
             job.state, job.error = "failed", "its translation was cancelled."
             raise
-        except StoppingError as error:
-            job.state, job.error = "failed", str(error)
         except Exception:
             job.state, job.error = "failed", "this is a defect of the service; its log says more."
             traceback.print_exc()  # asyncio reports no errors of tasks that are not awaited
 
+    async def _translate(
+        self, job: DocumentJob, raw: bytes, target: str, prefer: str, glossary: Glossary
+    ) -> None:
+        service, readers = self._service, self._service.readers
+        most = service.limits.max_file_characters
+        most = min(most, job.client.max_characters or most)
 
-def _add_report(job: DocumentJob, report: Report, glossary: Glossary) -> None:
+        async def read(to: str) -> Outline:
+            options = Options(to=to)
+            form = job.format.name
+            return await readers.run(
+                reader.open, job.name, raw, form, options, readers.limits, most
+            )
+
+        async with readers.reader(job.client.name) as reader:
+            outline = await read(target)
+            route = service.route_document(outline, job.source, target or prefer)
+            # The file is in the preferred language already: use the model's first choice.
+            if route.note and not target:
+                route = service.route_document(outline, job.source, "")
+            # Some formats state their language, so they are read again with the target.
+            if route.target != target:
+                outline = await read(route.target)
+            job.characters = outline.characters
+            service.metrics.count_characters(outline.characters, job.client.key)
+            job.state, job.total = "translating", outline.segments
+            job.result = await service.translate_document(
+                reader, route, glossary, job.client.name, job.advance
+            )
+            report = reader.report
+        job.done = job.total
+        job.name = translated_name(job.name, route.target or "translated")
+        await asyncio.to_thread(_add_report, job, report, route, glossary)
+
+
+def _add_report(job: DocumentJob, report: Report, route: Route, glossary: Glossary) -> None:
     if glossary.terms:
-        report = report.with_terms(lambda s, t: glossary.uses(s, t, job.source, job.target))
+        report = report.with_terms(lambda s, t: glossary.uses(s, t, route.source, route.target))
         job.term_counts = report.terms or None
     job.report_counts = report.counts
     job.report_page = zlib.compress(report.as_page(job.name).encode())

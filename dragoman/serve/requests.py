@@ -74,5 +74,7 @@ def body_of(
     }
 
 
-def written(answer: BaseModel) -> Response:
-    return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
+def written(answer: BaseModel, status: int = 200) -> Response:
+    return Response(
+        answer.model_dump_json(exclude_none=True), status, media_type="application/json"
+    )
