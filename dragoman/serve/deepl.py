@@ -220,7 +220,7 @@ async def languages(request: Request) -> Response:
     pairs = service_of(request).models.languages
     codes = [code for code, targets in pairs.items() if targets]
     if kind == "target":
-        targets = sorted({target for into in pairs.values() for target in into})
+        targets = service_of(request).models.targets
         codes = [shown for code in targets for shown in (code, *_REGIONS.get(code, ()))]
     return JSONResponse(
         [
@@ -297,16 +297,9 @@ async def list_glossaries(request: Request) -> Response:
     openapi_extra=_REQUEST,
 )
 async def glossary_pairs(request: Request) -> Response:
-    pairs = service_of(request).models.languages
-    return JSONResponse(
-        {
-            "supported_languages": [
-                {"source_lang": source, "target_lang": target}
-                for source, targets in pairs.items()
-                for target in targets
-            ]
-        }
-    )
+    pairs = service_of(request).models.pairs
+    shown = [{"source_lang": source, "target_lang": target} for source, target in pairs]
+    return JSONResponse({"supported_languages": shown})
 
 
 @router.get(

@@ -57,27 +57,46 @@ async def translate(request: Request) -> Response:
     texts = [body.q] if isinstance(body.q, str) else body.q
     if body.format == "html":
         return await _html(request, body, texts)
-    found = await service_of(request).translate(
+    translations = await service_of(request).translate(
         texts, body.source, body.target, nbest=1 + body.alternatives, client=paying(request)
     )
     answers = [
         schemas.LibreResponse(
             translatedText=entry.text,
             detectedLanguage=entry.detected,
-            alternatives=[candidate.text for candidate in entry.candidates[1:]]
-            if body.alternatives
-            else None,
+            alternatives=[candidate.text for candidate in entry.candidates[1:]],
         )
-        for entry in found
+        for entry in translations
     ]
+    return _answered(body, answers)
+
+
+async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
+    """Translate texts with tags. They consist of several pieces, so they get no alternatives."""
+    marked = await service_of(request).translate_markup(
+        texts, BY_NAME["html"], body.source, body.target, client=paying(request)
+    )
+    answers = []
+    for text, route in marked:
+        detected = route.detected and schemas.DetectedLanguage(**route.detected._asdict())
+        answers.append(
+            schemas.LibreResponse(translatedText=text, detectedLanguage=detected, alternatives=[])
+        )
+    return _answered(body, answers)
+
+
+def _answered(body: schemas.LibreRequest, answers: list[schemas.LibreResponse]) -> Response:
+    """Return one answer for a text, and lists for a list of texts."""
+    if not body.alternatives:
+        for answer in answers:
+            answer.alternatives = None
     if isinstance(body.q, str):
         return written(answers[0])
+    detected = [answer.detectedLanguage for answer in answers if answer.detectedLanguage]
     return written(
         schemas.LibreResponses(
             translatedText=[answer.translatedText for answer in answers],
-            detectedLanguage=[a.detectedLanguage for a in answers if a.detectedLanguage]
-            if body.source == AUTO
-            else None,
+            detectedLanguage=detected if body.source == AUTO else None,
             alternatives=[answer.alternatives or [] for answer in answers]
             if body.alternatives
             else None,
@@ -108,41 +127,12 @@ async def apertium_translate(request: Request) -> Response:
 @router.get("/listPairs", response_model=schemas.ApertiumPairs, openapi_extra=_OPEN)
 async def apertium_pairs(request: Request) -> Response:
     """List the pairs of languages in Apertium's form."""
-    pairs = service_of(request).models.languages
-    return _apertium(
-        [
-            {"sourceLanguage": source, "targetLanguage": target}
-            for source, targets in pairs.items()
-            for target in targets
-        ]
-    )
+    pairs = service_of(request).models.pairs
+    return _apertium([{"sourceLanguage": one, "targetLanguage": other} for one, other in pairs])
 
 
 def _apertium(data: object) -> Response:
     return JSONResponse({"responseData": data, "responseDetails": None, "responseStatus": 200})
-
-
-async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
-    """Translate texts with tags. They consist of several pieces, so they get no alternatives."""
-    found = await service_of(request).translate_markup(
-        texts, BY_NAME["html"], body.source, body.target, client=paying(request)
-    )
-    detected = [schemas.DetectedLanguage(**r.detected._asdict()) for _, r in found if r.detected]
-    if isinstance(body.q, str):
-        return written(
-            schemas.LibreResponse(
-                translatedText=found[0][0],
-                detectedLanguage=detected[0] if detected else None,
-                alternatives=[] if body.alternatives else None,
-            )
-        )
-    return written(
-        schemas.LibreResponses(
-            translatedText=[text for text, _ in found],
-            detectedLanguage=detected if body.source == AUTO else None,
-            alternatives=[[] for _ in found] if body.alternatives else None,
-        )
-    )
 
 
 @router.post(

@@ -78,10 +78,8 @@ async def _end(send: Send, message: str) -> None:
 
 def names_of(models: Models) -> list[str]:
     """List a name for each pair of languages, then one for each target with a detected source."""
-    pairs = models.languages
-    named = [f"{_NAME}-{source}-{target}" for source, into in pairs.items() for target in into]
-    targets = sorted({target for into in pairs.values() for target in into})
-    return [*named, *(f"{_NAME}-{AUTO}-{target}" for target in targets)] or [_NAME]
+    pairs = [*models.pairs, *((AUTO, target) for target in models.targets)]
+    return [f"{_NAME}-{source}-{target}" for source, target in pairs] or [_NAME]
 
 
 def described(name: str) -> schemas.OpenaiModel:

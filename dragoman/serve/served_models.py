@@ -71,6 +71,16 @@ class Models:
         """Map each language to its target languages."""
         return pairs_of(self._languages)
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """List all pairs of source and target."""
+        return [(source, into) for source, targets in self.languages.items() for into in targets]
+
+    @property
+    def targets(self) -> list[str]:
+        """List all target languages in order."""
+        return sorted({target for _, target in self.pairs})
+
     def detect(self, text: str) -> list[Detected]:
         """Guess among the languages that the models read or write, most likely first."""
         return detect(text, known_languages(self._languages))
