@@ -229,10 +229,10 @@ class DocumentJobs:
 
         async with readers.reader(job.client.name) as reader:
             outline = await read(target)
-            route = service.route_document(outline, job.source, target or prefer)
+            route = service.models.route(outline.sample, job.source, target or prefer)
             # The file is in the preferred language already: use the model's first choice.
             if route.note and not target:
-                route = service.route_document(outline, job.source, "")
+                route = service.models.route(outline.sample, job.source, "")
             # Some formats state their language, so they are read again with the target.
             if route.target != target:
                 outline = await read(route.target)

@@ -32,7 +32,7 @@ from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.searcher import Searcher
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, Translation
-from dragoman.documents.confined import Confinement, Outline, Reader, Rounds
+from dragoman.documents.confined import Confinement, Reader, Rounds
 from dragoman.documents.document import DocumentError, Options
 from dragoman.documents.driving import in_pipeline
 from dragoman.documents.formats import Format
@@ -357,17 +357,17 @@ class Service:
     ) -> list[Answer]:
         """Answer queries; a query that exceeds the budget gets an error instead."""
         answers: list[Answer] = [BudgetError("the request may cause no more work.")] * len(queries)
-        works = map(searcher.work, queries)
-        rows = [row for row, work in enumerate(works) if self._is_affordable(work, budget)]
+        # A repair must fit into a slice, and into what the request may use.
+        rows = [
+            row
+            for row, work in enumerate(map(searcher.work, queries))
+            if work <= self.batcher.slice_work and budget.pays(work)
+        ]
         some = [queries[row] for row in rows]
         hypotheses = await self.batcher.search(searcher, some, client, admitted=True)
         for row, of_row in zip(rows, hypotheses, strict=True):
             answers[row] = of_row
         return answers
-
-    def _is_affordable(self, work: int, budget: _Budget) -> bool:
-        """Tell whether the work of a repair fits into a slice and into the request's budget."""
-        return work <= self.batcher.slice_work and budget.pays(work)
 
     async def translate_markup(
         self,
@@ -391,15 +391,12 @@ class Service:
                 outline = await readers.run(
                     reader.open, "the text", raw, name, options, readers.limits
                 )
-                route = self.route_document(outline, source, target)
+                route = self.models.route(outline.sample, source, target)
                 translated = await self.translate_document(
                     reader, route, glossary, client.name, readers=readers
                 )
                 answers.append((translated.decode(), route))
         return answers
-
-    def route_document(self, outline: Outline, source: str, target: str) -> Route:
-        return self.models.route(outline.sample, source, target)
 
     async def translate_document(
         self,

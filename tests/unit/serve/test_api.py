@@ -438,7 +438,7 @@ def test_a_long_sentence_of_a_document_is_split_beside_the_event_loop(trained, m
         text = "eins zwei, " * 300
         async with service.readers.reader("") as reader:
             outline = await service.readers.run(reader.open, "a.txt", text.encode(), "text")
-            route = service.route_document(outline, "de", "en")
+            route = service.models.route(outline.sample, "de", "en")
             task = asyncio.create_task(service.translate_document(reader, route))
             while not begun.is_set():
                 await asyncio.sleep(0)
