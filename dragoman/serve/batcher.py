@@ -189,6 +189,7 @@ class Batcher:
         while self._looks:
             if not (turn := self._looks.pop()).come.done():
                 turn.come.set_exception(StoppingError())
+        # Paused threads wake up, and see that they should stop.
         for worker in self._busy:
             worker.may_go_on.set()
 
@@ -268,6 +269,7 @@ class Batcher:
         for job in jobs:
             self._queue.push(client, batch, job)
         self._requests += 1
+        # Removed first, so that the dictionary is ordered by the last request of each client.
         self._came.pop(client, None)
         self._came[client] = time.monotonic()
         if len(self._came) > 2:
@@ -310,6 +312,7 @@ class Batcher:
                 await self._gather()
                 if not self._queue:  # all clients left meanwhile
                     continue
+                # Decided before the slice is taken, which empties the queue.
                 alone = not self._busy and not self._has_company()
                 slice_ = self._slice()
                 worker = _Worker()
@@ -397,6 +400,7 @@ class Batcher:
     def _slice(self) -> list[_Job]:
         """Take the next jobs in fair order: a worker's part of a slice, or of the queue if that is
         shorter. Clients whose clocks are ahead by more than that have to wait."""
+        # An equal part of the queue for each idle worker, so that all of them get work.
         idle = self.workers - self._at_work
         most: float = min(self.slice_work // self.workers, ceil(self._queue.work / idle))
         last = self._queue.clock + most
@@ -455,11 +459,12 @@ class Batcher:
         of a text of digits does not: the same expected work takes three times as long.
         """
         work = sum(job.work for job in batch)
-        # Exponential running means: the machine's speed and its load change.
+        # An exponential running mean: the machine's speed and its load change.
         self._seconds_per_work += 0.1 * (cpu_s / work - self._seconds_per_work)
         times = min(cpu_s / max(self._seconds_per_work, 1e-9) / work, _MOST_TIMES)
         for job in batch:
             self._queue.correct(job.round.client, round((times - 1) * job.work))
+        # Forgetting all costs each client a few wrong charges, and no list of recent use.
         if len(self._times) > _REMEMBERED:
             self._times.clear()
         for client in {job.round.client for job in batch}:

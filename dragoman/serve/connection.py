@@ -175,6 +175,7 @@ class Connection(HttpToolsProtocol):
         would reset the connection.
         """
         self._stopping = True
+        # With keep_alive off, uvicorn closes the connection after the answer.
         if self._is_answered:
             self.loop.call_later(_LINGER_S, self._close)
         else:
@@ -216,6 +217,8 @@ class Connection(HttpToolsProtocol):
             self.pipeline[0][0].keep_alive = False
             return
         last = self.cycle  # belongs to the request being read once its head is complete
+        # An answer may be written only if no other is under way or due before it: HTTP/1.1 answers
+        # in the order of requests.
         if self._in_body:
             free = not self.pipeline and not last.response_started
         else:

@@ -138,6 +138,7 @@ class DocumentJobs:
             return name
         if held[name] + size > limits.document_bytes // 4:
             return name
+        # `- 1`: the loser gives up one place, and must not end below the new one.
         if counts.total() + documents > limits.documents:
             most = max(counts, key=counts.__getitem__)
             return most if counts[most] - 1 >= counts[name] + documents else name
@@ -149,6 +150,7 @@ class DocumentJobs:
     def _drop_one(self, owner: str, may_cancel: bool) -> None:
         """Drop a client's oldest finished document, or else its newest waiting one."""
         own = [job for job in self._jobs.values() if job.client.name == owner]
+        # Jobs are in the order in which they came.
         finished = [job for job in own if job.over]
         waiting = [job for job in own if job.state == "waiting"]
         if finished:

@@ -62,6 +62,7 @@ class MeteredRoute(APIRoute):
         cost = Cost(declared)
 
         async def checked(request: Request) -> Response:
+            # Other routes refuse forms with files before a file takes memory or disk.
             request.state.most_files = int(cost is Cost.FILE)
             _check_charset(request)
             _check_strings(request.path_params, 404)
@@ -85,6 +86,7 @@ class MeteredRoute(APIRoute):
             headers = {"WWW-Authenticate": "Bearer"} if self.refusal == 401 else None
             raise HTTPException(self.refusal, "the API key is missing or wrong.", headers)
         request.state.key = name
+        # The body now counts for its client, and no longer for those without a key.
         if (unkeyed := getattr(request.state, "unkeyed", None)) is not None:
             unkeyed.release()
         if seconds := keys.wait(name):

@@ -1,7 +1,7 @@
 """Start-time fair queueing (Goyal et al. 1996) over clients, and over the requests of a client.
 
 Each client has a clock that advances with the work done for it, and the client with the lowest
-clock is next. So a client with little work overtakes one with much, in whatever order they came.
+clock is next. So a client with little work overtakes one with much, in any order of arrival.
 The work charged at first is an estimate, which is corrected when the work is done.
 
 A client that returns after it has used less than its share has credit, up to a limit: its clock is

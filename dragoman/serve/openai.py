@@ -152,7 +152,7 @@ async def complete(request: Request) -> Response:
         if not route.note:
             source, target = route.source, route.target
         pieces = _pieces(_LINE.split(whole), translated)
-        # The first piece is translated before the answer begins: an error still has a status.
+        # The first piece is translated before the answer begins, so an error still has a status.
         events = _events(await anext(pieces), pieces, head)
         return _Stream(events, service)
     # Even parts are texts, odd parts the separators between them.

@@ -66,6 +66,7 @@ class Readers:
         """Start a reader. If its client disconnects meanwhile, the next client gets it."""
         starting = asyncio.ensure_future(self.run(self._started))
         self.starting += 1
+        # A started process is kept for the next client if this one leaves.
         try:
             reader = await asyncio.shield(starting)
         except asyncio.CancelledError:

@@ -31,6 +31,7 @@ def _no_control_characters(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_no_control_characters)]
 Language = Annotated[str, Field(pattern=_LANGUAGE)]
+# Tagged, so that an error names the field and not each alternative of the union.
 Texts = Annotated[
     Annotated[Text, Tag("text")]
     | Annotated[list[Text], Tag("list"), Field(min_length=1, max_length=128)],

@@ -136,10 +136,12 @@ class Service:
         self._reloads = 0
         self.limits = limits
         self.metrics = Metrics()
+        # All models share the workers, so the one with the fewest batches at a time decides.
         workers = min(model.translator.searcher.at_once for model in self.models.models)
         self.batcher = Batcher(self._engine, limits.queue_lines, workers=workers)
         self.stopping = False
         self._streams: set[asyncio.Timeout] = set()
+        # One thread: text work holds the interpreter lock, so more would only slow the event loop.
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
         self.readers = Readers(_READERS)
         self.markup_readers = Readers(_MARKUP_READERS, _MARKUP)
@@ -289,7 +291,9 @@ class Service:
         options = Request(nbest=nbest, alignments=alignments, glossary=glossary)
         plan = partial(self._plan, texts, source, target, beam, options)
         planned, work = await self._aside(texts, plan, glossary)
+        # Repairs may use what the first searches leave of the request's work.
         budget = _Budget(self.limits.max_work - work)
+        # Texts of one model share searches; different models work side by side.
         of_model: dict[int, list[_Text]] = {}
         for text in planned:
             of_model.setdefault(id(text.route.model), []).append(text)
@@ -329,6 +333,7 @@ class Service:
         searcher = route.model.translator.searcher
         is_first = True
         while not steps.is_done:
+            # `wants` are all queries that do not depend on each other.
             size = len(steps.wants) if budget else _AT_ONCE
             answers: list[Answer] = []
             for start in range(0, len(steps.wants), size):
@@ -444,6 +449,7 @@ class Service:
             self._check_work(work)
             self._check_time(work)
 
+        # With several workers, PyTorch must not take the cores of the others.
         alone = self.batcher.workers == 1
 
         def run(on_step: OnStep) -> bytes:
@@ -477,6 +483,7 @@ class Service:
         """
         planned: list[_Text] = []
         total = 0
+        # The cost of finding terms is known before they are looked for.
         if sum(map(options.glossary.comparisons, texts)) > _COMPARED:
             raise HTTPException(413, _ALIKE)
         for text in texts:
@@ -506,6 +513,7 @@ class Service:
         request = _request(route, None, Request())
         part = Part(0, 0, translator.encode_whole(text, request), route.target, text)
         query = translator.pipeline.proposer.query(part, request)
+        # Lengths in subwords. Without a translation, the longest one that a search may return.
         read = len(part.ids)
         if translation is None:
             written = translator.searcher.longest_target(query)
