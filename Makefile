@@ -14,7 +14,7 @@ $(BIN)/dragoman:
 
 $(READY): $(BIN)/dragoman pyproject.toml constraints.txt $(wildcard dragoman/engine/onnx/native/*.[ch])
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[train,serve,convert,ray,documents,mcp,docs,dev]"
-	# Makes a client from our description, for a test. It asks for an older typer than ours and does without.
+	# Makes a client from our description, for a test. It asks for an older typer than the pinned one and does without.
 	$(BIN)/pip install --quiet --no-deps openapi-python-client==0.29.1 ruamel.yaml==0.19.1
 	touch $(READY)
 

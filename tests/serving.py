@@ -75,7 +75,7 @@ def _ask(address: str, times: int, writer: Connection) -> None:
         connection.close()
 
 
-# What a service in a process of its own may call first:
+# Functions that a service in a process of its own may call first:
 
 
 def search_without_end() -> None:

@@ -28,8 +28,8 @@ WHEELS = [
     "onnxruntime", "numpy", "sentencepiece", "safetensors", "flatbuffers", "protobuf", "packaging",
     "torch==2.7.1",  # the wheels of later ones for Arm need CUDA
     "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "filelock", "fsspec", "setuptools",
-    "typer", "click", "rich", "typing_extensions", "markdown-it-py", "mdurl", "pygments",
-    "shellingham", "annotated-doc", "sacrebleu", "regex", "portalocker", "tabulate", "colorama",
+    "rich", "typing_extensions", "markdown-it-py", "mdurl", "pygments",
+    "sacrebleu", "regex", "portalocker", "tabulate", "colorama",
     "lxml", "pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers",
 ]  # fmt: skip
 # ONNX Runtime reads there what the CPU can do, and ends in a segmentation fault at x86's.

@@ -4,13 +4,11 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from dragoman.bundle.folder import read_bundle, write_bundle
+from dragoman.cli.arguments import UsageError, argument, option
 from dragoman.cli.loading import load_model, one_folder
-from dragoman.cli.options import From, OneModel, To
+from dragoman.cli.options import FROM, ONE_MODEL, TO
 from dragoman.errors import ConfigError, RunError, needs_torch
 from dragoman.text.parallel import (
     holds_both_sides,
@@ -22,38 +20,25 @@ from dragoman.text.parallel import (
 
 
 def command(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."
-        ),
-    ],
-    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
-    model: OneModel = "",
-    out: Annotated[str, typer.Option(help="Folder for the adapted model.")] = "",
-    from_: From = "",
-    to: To = "",
-    general: Annotated[
-        str,
-        typer.Option(
-            metavar="SRC[,TGT]",
-            help="Sentences from other domains, to be kept; default: the model makes some up.",
-        ),
-    ] = "",
-    active: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Adapt nothing; print the N source sentences most worth translating by hand.",
-        ),
-    ] = 0,
-    minutes: Annotated[
-        float, typer.Option(min=0.5, help="Minutes that it may take, from start to end.")
-    ] = 5.0,
-    merged: Annotated[
-        bool, typer.Option("--merged", help="Write changed weights instead of an adapter.")
-    ] = False,
+    source: str = argument("SRC", "Source sentences, or one .tsv, .tmx, .xliff or .po file."),
+    target: str = argument("TGT", "Their translations.", ""),
+    model: str = ONE_MODEL,
+    out: str = option("", "Folder for the adapted model."),
+    from_: str = FROM,
+    to: str = TO,
+    general: str = option(
+        "",
+        "Sentences from other domains, to be kept; default: the model makes some up.",
+        metavar="SRC[,TGT]",
+    ),
+    active: int = option(
+        0,
+        "Adapt nothing; print the N source sentences most worth translating by hand.",
+        metavar="N",
+        min=0,
+    ),
+    minutes: float = option(5.0, "Minutes that it may take, from start to end.", min=0.5),
+    merged: bool = option(False, "Write changed weights instead of an adapter."),
 ) -> None:
     """Teach a model the words of your own translations, on a CPU, in minutes.
 
@@ -68,21 +53,23 @@ def command(
         from dragoman.training.lora import LoraConfig
         from dragoman.training.time_budget import Clock
     if not out:
-        raise typer.BadParameter("give a folder for the adapted model.", param_hint="--out")
+        raise UsageError("--out: give a folder for the adapted model.")
     folder = Path(out)
     if folder.is_file():
         raise RunError(f"{out} is a file: choose a folder.")
     if folder.is_dir() and any(folder.iterdir()):
         raise RunError(f"{out} is not empty: choose another --out.")
     if not target and not holds_both_sides(source):
-        raise ConfigError(f"{source} has only one side: name the file with its translations, too.")
+        raise ConfigError(f"{source} has only one side: name the file with its translations too.")
     guessed = (language_of(source), language_of(target)) if target else languages_of_tsv(source)
     from_, to = from_ or guessed[0], to or guessed[1]
     clock = Clock(60 * minutes, started)
     before = clock.passed
     bundle = read_bundle(one_folder(model, from_, to)).merged()
-    clock.reserve(clock.passed - before)  # what it takes to read it, it takes to write it
+    # Writing the bundle at the end takes about as long as reading it.
+    clock.reserve(clock.passed - before)
     known = bundle.codec.languages.sources
+    # A model with one source language leaves no choice.
     if len(known) == 1:
         from_ = from_ or known[0]
     pairs = [(pair.source, pair.target) for pair in read_pairs(source, target, (from_, to))]
@@ -99,6 +86,7 @@ def command(
     )
     for gain in result.gains:
         _say(str(gain))
+    # The first gain is on held-out pairs of the user's corpus; the others are on general text.
     if result.gains[0].after <= result.gains[0].before:
         raise RunError("nothing was gained on the held-out pairs, so nothing is written.")
     adapted_to = f"{len(pairs):,} pairs of {Path(source).name}"
@@ -108,7 +96,7 @@ def command(
 
 
 def _show_worthwhile(source: str, model: str, from_: str, to: str, count: int) -> None:
-    """Line TAB confidence TAB sentence, the most useful first."""
+    """Print line TAB confidence TAB sentence, the most useful first."""
     from dragoman.decode.cascade.active import worth_translating
 
     if holds_both_sides(source):

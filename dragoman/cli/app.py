@@ -10,40 +10,42 @@ import signal
 import sys
 from contextlib import suppress
 
-from dragoman.cli import ReaderGoneError
-from dragoman.cli.quick import quick_translation
+from dragoman.cli.arguments import UsageError
+from dragoman.cli.commands import run_command_line
 from dragoman.errors import DragomanError
-from dragoman.storage.prefetch import prefetch_weights
 
 
 def run() -> None:
-    """The process that somebody started: `main`, and a quick end of a translation."""
+    """Run `main` as a process of its own, and end a translation quickly."""
     main()
-    if quick_translation(sys.argv[1:]) is None:
-        return  # other commands may have left something to be done at the end
-    # All is written. What is left is to give back memory piece by piece, and the system does that
-    # sooner.
+    # Other commands, and jobs on Ray, may leave something to do at the end of the process.
+    if sys.argv[1:2] != ["translate"] or "ray" in sys.modules:
+        return
+    # All is written. The system frees all memory in one go; Python would do it piece by piece.
     with suppress(OSError):
         sys.stderr.flush()
     os._exit(0)
 
 
 def main() -> None:
-    """Returns where there was nothing to complain about."""
-    # SIGTERM becomes an exception, so that files that are half written are swept away.
+    """Run the command line; return normally only if nothing went wrong."""
+    # SIGTERM becomes an exception, so that half-written files are removed.
     with suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         try:
-            _run()
+            run_command_line(sys.argv[1:])
         finally:
             sys.stdout.flush()
+    except UsageError as error:
+        print(f"dragoman: {error}", file=sys.stderr)
+        sys.exit(2)
     except DragomanError as error:
         print(f"dragoman: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except (BrokenPipeError, ReaderGoneError):
+    except BrokenPipeError:
         _drop_output()
         sys.exit(0)
     except OSError as error:
@@ -55,18 +57,5 @@ def main() -> None:
 
 
 def _drop_output() -> None:
-    """What is still buffered goes nowhere."""
+    """Discard what is still buffered, so that flushing it at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _run() -> None:
-    request = quick_translation(sys.argv[1:])
-    if request is not None:
-        prefetch_weights(request.get("model", ""))
-        from dragoman.cli.translating import translate
-
-        translate(**request)
-        return
-    from dragoman.cli.commands import app
-
-    app()

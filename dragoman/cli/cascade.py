@@ -4,12 +4,10 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import NEEDED, argument, option
 from dragoman.cli.loading import load_model
-from dragoman.cli.options import Device, EngineName, From, Json, Model, To
+from dragoman.cli.options import DEVICE, ENGINE, FROM, JSON, MODEL, TO
 from dragoman.decode.cascade.curve import curve_picture, quality_curve
 from dragoman.decode.cascade.defer import second_of, wrong_words
 from dragoman.errors import CorpusError, escaped
@@ -18,21 +16,22 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
-    reference: Annotated[str, typer.Argument(metavar="REF", help="Their translations.")],
-    second: Annotated[
-        str, typer.Option("--defer-to", help="A model, or an endpoint's address (see translate).")
-    ],
-    model: Model = "",
-    from_: From = "",
-    to: To = "",
-    plot: Annotated[str, typer.Option(metavar="F.svg", help="Draw the curve into a file.")] = "",
-    json_: Json = False,
-    engine: EngineName = "auto",
-    device: Device = "auto",
+    source: str = argument("SRC", "Source sentences."),
+    reference: str = argument("REF", "Their translations."),
+    second: str = option(
+        NEEDED, "A model, or an endpoint's address (see translate).", "--defer-to"
+    ),
+    model: str = MODEL,
+    from_: str = FROM,
+    to: str = TO,
+    plot: str = option("", "Draw the curve into a file.", metavar="F.svg"),
+    json_: bool = JSON,
+    engine: str = ENGINE,
+    device: str = DEVICE,
 ) -> None:
-    """Show what a second translator gains, against the share of texts that it gets: first with the
-    order of `translate --defer-share`, then with that of `--defer-below`.
+    """Show the gain by a second translator against the share of texts that it gets.
+
+    Texts are ordered as by `translate --defer-share` first, then as by `--defer-below`.
 
     Example: `dragoman cascade valid.de valid.en --model runs/demo --defer-to pentaglot`
     """
@@ -47,10 +46,12 @@ def command(
     began = time.perf_counter()
     first = translator.translate(sources, source=from_, to=to)
     confidences = [one.confidence for one in first]
+    # The curve defers the lowest values first, as with confidences.
     right_words = [-wrong_words(one) for one in first]
     between = time.perf_counter()
     answers = other.translate(sources, from_, to)
     ended = time.perf_counter()
+    # An endpoint returns the error of each text it failed on. A curve needs all of them.
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
@@ -58,6 +59,7 @@ def command(
     points = quality_curve(*texts, confidences)
     by_share = quality_curve(*texts, right_words)
     for point, other_order in zip(points, by_share, strict=True):
+        # Every line costs a translation by the first, and the deferred share one by the second.
         seconds = between - began + point.share * (ended - between)
         if json_:
             more = {"bleu_by_share": other_order.bleu, "gain_by_share": other_order.gain}

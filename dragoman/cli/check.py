@@ -1,14 +1,13 @@
 """`dragoman check`"""
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from dragoman.cli.options import From, Json, To
+from dragoman.cli.arguments import argument, option
+from dragoman.cli.options import FROM, JSON, TO
 from dragoman.config import Corpus
 from dragoman.data.prepare import name_languages
 from dragoman.errors import ConfigError, CorpusError, escaped
@@ -19,38 +18,21 @@ from dragoman.text.terms import GlossaryRow, check_glossary, looks_like_terms, r
 
 
 def command(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SRC", help="Source sentences, or one .tsv, .tmx, .xliff or .po file."
-        ),
-    ],
-    target: Annotated[str, typer.Argument(metavar="[TGT]", help="Their translations.")] = "",
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SRC,TGT",
-            help="A validation or test set that training must not see (repeatable).",
-        ),
-    ] = None,
-    fix_: Annotated[
-        str,
-        typer.Option(
-            "--fix", metavar="OUT", help="Write a cleaned copy and a log of changes to this folder."
-        ),
-    ] = "",
-    from_: From = "",
-    to: To = "",
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 whatever is found, not only the worst.")
-    ] = False,
-    glossary: Annotated[
-        bool | None,
-        typer.Option(
-            help="Whether the file is a glossary; default: it is if all entries are short."
-        ),
-    ] = None,
-    json_: Json = False,
+    source: str = argument("SRC", "Source sentences, or one .tsv, .tmx, .xliff or .po file."),
+    target: str = argument("TGT", "Their translations.", ""),
+    against: list[str] | None = option(
+        None, "A validation or test set that training must not see (repeatable).", metavar="SRC,TGT"
+    ),
+    fix_: str = option(
+        "", "Write a cleaned copy and a log of changes to this folder.", metavar="OUT"
+    ),
+    from_: str = FROM,
+    to: str = TO,
+    strict: bool = option(False, "Exit with 1 at any finding, not only at the worst."),
+    glossary: bool | None = option(
+        None, "Check the file as a glossary or not; default: as one if all entries are short."
+    ),
+    json_: bool = JSON,
 ) -> None:
     """Report what is wrong with a corpus or a glossary and where; --fix writes a cleaned copy.
 
@@ -59,6 +41,7 @@ def command(
 
     Example: `dragoman check examples/tatoeba.de.gz examples/tatoeba.en.gz --fix runs/clean`
     """
+    # One file may be a glossary: it is, if the user says so or its entries look like terms.
     if not target and not fix_ and not against and glossary is not False:
         rows = _terms(source, from_, to, bool(glossary))
         if rows is not None:
@@ -72,13 +55,13 @@ def command(
     if fix_:
         _write_fixed(source, target, report, held_out, Path(fix_))
     if parts.message or report.is_pointless:
-        raise CorpusError(f"training on {source} is pointless as it is: see the findings above.")
+        raise CorpusError(f"training on {source} would be pointless: see the findings above.")
     if strict and report.findings:
         raise CorpusError(f"{source} has findings, and --strict allows none.")
 
 
 def _terms(name: str, source: str, target: str, surely: bool) -> list[GlossaryRow] | None:
-    """The entries of a glossary; nothing if the file is a corpus."""
+    """Return the entries of a glossary, or None if the file is a corpus."""
     ending = Path(unpacked_name(name)).suffix.lower()
     if not surely and ending not in (".tsv", ".csv", ".tbx"):
         return None
@@ -105,7 +88,7 @@ def _check_terms(
 
 
 class _Parting:
-    """The pairs as far as both sides go; where they part is kept for the report."""
+    """Yields pairs up to the end of the shorter side, and keeps the error for the report."""
 
     def __init__(self, source: str, target: str):
         self._files, self.message = (source, target), ""
@@ -114,6 +97,7 @@ class _Parting:
         try:
             yield from read_pairs(*self._files)
         except CorpusError as error:
+            # Only the error about unequal lengths belongs into the report; others end the command.
             if "lines" not in str(error):
                 raise
             self.message = str(error)
@@ -150,8 +134,9 @@ def _print(report: CorpusReport, parting: str, as_json: bool) -> None:
 def _write_fixed(
     source: str, target: str, report: CorpusReport, held_out: HeldOut | None, folder: Path
 ) -> None:
-    """Both sides cleaned, plain text, and `changes.tsv`: line, what was done, why, and the pair as
-    it was."""
+    """Write both sides cleaned, as plain text, and `changes.tsv` with the line, the action, its
+    reasons and the original pair."""
+    # One file with both sides becomes two plain ones.
     sides = [source, target] if target else [f"{source}.source", f"{source}.target"]
     names = [Path(unpacked_name(name)).name for name in sides]
     kept = removed = 0
@@ -180,4 +165,4 @@ def _write_fixed(
                         sep="\t",
                         file=log,
                     )
-    typer.echo(f"{kept:,} pairs kept, {removed:,} removed: {folder}", err=True)
+    print(f"{kept:,} pairs kept, {removed:,} removed: {folder}", file=sys.stderr)

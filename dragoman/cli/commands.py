@@ -1,77 +1,59 @@
-"""The commands put together."""
+"""Find the command that a command line names, and run it."""
 
-import importlib
-from typing import Annotated, Any
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
 
-import typer
-from typer.core import TyperGroup
-
-from dragoman.cli import COMMANDS, STYLE, ReaderGoneError
+from dragoman.cli import COMMANDS
+from dragoman.cli.arguments import choose, listed, run
 from dragoman.config.plugins import import_lab, import_named, import_until
 from dragoman.config.settings import did_you_mean
 from dragoman.storage.version import __version__
 
 
-class _Commands(TyperGroup):
-    """The commands, each imported when it is asked for: a short translation need not wait for the
-    others.
-
-    Contexts and commands are click's own or, with newer versions of typer, those of its copy.
-    """
-
-    def list_commands(self, ctx: Any) -> list[str]:
+class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        # Only here: this imports every command.
         import_lab()
-        return [*COMMANDS]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if not import_until(lambda: cmd_name in COMMANDS):
-            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, COMMANDS)}.")
-        module = importlib.import_module(COMMANDS[cmd_name])
-        app = getattr(module, "app", None)  # of a command that has commands of its own
-        if app is None:
-            app = typer.Typer(**STYLE)
-            app.command(cmd_name)(module.command)
-        command = typer.main.get_command(app)
-        command.name = cmd_name
-        return command
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise ReaderGoneError from None
+        modules = {name: import_module(module) for name, module in COMMANDS.items()}
+        self.epilog = listed({name: getattr(m, "command", m) for name, m in modules.items()})
+        return super().format_help()
 
 
-app = typer.Typer(
-    name="dragoman",
-    help="Train a translator from two text files, see what it attends to, ship it.",
-    cls=_Commands,
-    no_args_is_help=True,
-    **STYLE,
-)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(f"dragoman {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-    plugin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MODULE",
-            help="Import your own module, which adds variants (repeatable).",
-        ),
-    ] = None,
-) -> None:
-    for name in plugin or []:
+def run_command_line(words: Sequence[str]) -> None:
+    """Run `dragoman` with these words. Only the module of the named command is imported."""
+    parser = _Parser(
+        "dragoman",
+        usage="dragoman [--version] [--plugin MODULE] COMMAND ...",
+        description="Train a translator from two text files, see what it attends to, ship it.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
+    parser.add_argument(
+        "--plugin",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="Import your own module, which adds variants (repeatable).",
+    )
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    # The rest belongs to the command: argparse's REMAINDER would swallow a "--" in it.
+    places = [i for i, word in enumerate(words) if not word.startswith("-")]
+    place = next((i for i in places if words[i - 1 : i] != ["--plugin"]), len(words))
+    parsed, rest = parser.parse_args(words[: place + 1]), words[place + 1 :]
+    for name in parsed.plugin:
         import_named(name)
+    name = parsed.command
+    if name is None:
+        parser.print_help()
+        sys.exit(2)
+    if not import_until(lambda: name in COMMANDS):
+        parser.error(f"there is no command {name!r}{did_you_mean(name, COMMANDS)}.")
+    module = import_module(COMMANDS[name])
+    if hasattr(module, "command"):
+        run(module.command, rest, f"dragoman {name}")
+    else:
+        default = getattr(module, "default", None)
+        choose(module.commands, rest, f"dragoman {name}", module.__doc__ or "", default)

@@ -1,17 +1,15 @@
-"""`dragoman convert`"""
+"""Convert models to and from other systems."""
 
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
-from dragoman.cli import STYLE
-from dragoman.cli.options import From, To
+from dragoman.cli.arguments import argument, option
+from dragoman.cli.options import FROM, TO
 from dragoman.convert.hub import model_folder
 from dragoman.errors import ConversionError, CorpusError, needs_torch
 from dragoman.text.languages import Languages
@@ -20,27 +18,22 @@ from dragoman.text.parallel import language_of, read_pairs
 if TYPE_CHECKING:
     from dragoman.convert.learn_shortlist import ShortlistCorpus
 
-app = typer.Typer(help="Convert models to and from other systems.", no_args_is_help=True, **STYLE)
-
 MOST_MEASURED = 1000  # pairs of each file
 
-In = Annotated[str, typer.Argument(metavar="IN", help="Folder of the model.")]
-Out = Annotated[str, typer.Argument(metavar="OUT", help="Folder to write.")]
-Onnx = Annotated[bool, typer.Option(help="For the ONNX engine, as by to-onnx.")]
-Int8 = Annotated[bool, typer.Option("--int8", help="Weights in 8 bits.")]
+IN: str = argument("IN", "Folder of the model.")
+OUT: str = argument("OUT", "Folder to write.")
+ONNX: bool = option(True, "For the ONNX engine, as by to-onnx.")
+INT8: bool = option(False, "Weights in 8 bits.")
 
 
-@app.command("to-web")
 def to_web(
-    model: In,
-    out: Out,
-    runtime: Annotated[
-        str,
-        typer.Option(
-            metavar="FOLDER",
-            help="The folder dist of npm's package onnxruntime-web (npm install onnxruntime-web).",
-        ),
-    ] = "node_modules/onnxruntime-web/dist",
+    model: str = IN,
+    out: str = OUT,
+    runtime: str = option(
+        "node_modules/onnxruntime-web/dist",
+        "The folder dist of npm's package onnxruntime-web (npm install onnxruntime-web).",
+        metavar="FOLDER",
+    ),
 ) -> None:
     """Write a page that translates in the browser: no server, also from disk.
 
@@ -52,30 +45,22 @@ def to_web(
     print(f"wrote {Path(out) / 'index.html'}, {size / 1e6:.1f} MB in all", file=sys.stderr)
 
 
-@app.command("to-onnx")
 def to_onnx(
-    model: In,
-    out: Out,
-    int8: Annotated[
-        bool,
-        typer.Option("--int8", help="Store weights in 8 bits: a quarter of the size, and faster."),
-    ] = False,
-    shortlist: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="SRC TGT",
-            help="Parallel text from which to learn a lexical shortlist: faster. Commas join "
-            "several files; a multilingual model learns both directions of each pair.",
-        ),
-    ] = None,
-    calibrate: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="SRC TGT",
-            help="With --int8: parallel text on which to measure how large numbers become: faster. "
-            "Some hundred pairs will do; commas join several files.",
-        ),
-    ] = None,
+    model: str = IN,
+    out: str = OUT,
+    int8: bool = option(False, "Store weights in 8 bits: a quarter of the size, and faster."),
+    shortlist: tuple[str, str] | None = option(
+        None,
+        "Parallel text from which to learn a lexical shortlist: faster. Commas join "
+        "several files; a multilingual model learns both directions of each pair.",
+        metavar="SRC TGT",
+    ),
+    calibrate: tuple[str, str] | None = option(
+        None,
+        "With --int8: parallel text on which to measure how large numbers become: faster. "
+        "Some hundred pairs will do; commas join several files.",
+        metavar="SRC TGT",
+    ),
 ) -> None:
     """Write a bundle for ONNX Runtime: fast on CPUs, without PyTorch.
 
@@ -98,8 +83,7 @@ def to_onnx(
     _tell(out, f"dragoman translate --model {out}")
 
 
-@app.command("to-ctranslate2")
-def to_ctranslate2(model: In, out: Out) -> None:
+def to_ctranslate2(model: str = IN, out: str = OUT) -> None:
     """Write a folder for `ctranslate2.Translator`.
 
     Example: `dragoman convert to-ctranslate2 runs/demo runs/demo.ct2`
@@ -110,8 +94,7 @@ def to_ctranslate2(model: In, out: Out) -> None:
     _tell(out, f"ctranslate2.Translator({out!r}), sources as dragoman tokenize shows them")
 
 
-@app.command("to-huggingface")
-def to_huggingface(model: In, out: Out) -> None:
+def to_huggingface(model: str = IN, out: str = OUT) -> None:
     """Write a folder for `transformers`: MarianMT, or Pegasus for a pre-norm model.
 
     Example: `dragoman convert to-huggingface runs/demo runs/demo.hf`
@@ -126,13 +109,7 @@ def to_huggingface(model: In, out: Out) -> None:
     )
 
 
-@app.command("from-huggingface")
-def from_huggingface(
-    model: In,
-    out: Out,
-    onnx: Onnx = True,
-    int8: Int8 = False,
-) -> None:
+def from_huggingface(model: str = IN, out: str = OUT, onnx: bool = ONNX, int8: bool = INT8) -> None:
     """Make a bundle of a MarianMT folder (OPUS-MT), of M2M-100 or NLLB, or of our own export.
 
     Example: `dragoman convert from-huggingface opus-mt-de-en runs/opus-mt-de-en --int8`
@@ -142,22 +119,15 @@ def from_huggingface(
     _write(model, out, from_huggingface(Path(model)), onnx, int8)
 
 
-@app.command("from-ctranslate2")
 def from_ctranslate2(
-    model: In,
-    out: Out,
-    pieces: Annotated[
-        str,
-        typer.Option(metavar="SPM[,SPM]", help="SentencePiece models, where IN holds none."),
-    ] = "",
-    from_: From = "",
-    to: To = "",
-    source_end: Annotated[
-        bool,
-        typer.Option("--source-end", help="Sources end with </s>, although config.json says no."),
-    ] = False,
-    onnx: Onnx = True,
-    int8: Int8 = False,
+    model: str = IN,
+    out: str = OUT,
+    pieces: str = option("", "SentencePiece models, where IN holds none.", metavar="SPM[,SPM]"),
+    from_: str = FROM,
+    to: str = TO,
+    source_end: bool = option(False, "Sources end with </s>, although config.json says no."),
+    onnx: bool = ONNX,
+    int8: bool = INT8,
 ) -> None:
     """Make a bundle of a CTranslate2 folder; in float32, float16, bfloat16, int8 or int16.
 
@@ -170,8 +140,7 @@ def from_ctranslate2(
     _write(model, out, from_ctranslate2(Path(model), named, languages, source_end), onnx, int8)
 
 
-@app.command("from-argos")
-def from_argos(model: In, out: Out, onnx: Onnx = True, int8: Int8 = False) -> None:
+def from_argos(model: str = IN, out: str = OUT, onnx: bool = ONNX, int8: bool = INT8) -> None:
     """Make a bundle of an Argos package, an .argosmodel or the folder that it was unpacked to.
 
     Example: `dragoman convert from-argos translate-de_en.argosmodel runs/de-en --int8`
@@ -181,16 +150,15 @@ def from_argos(model: In, out: Out, onnx: Onnx = True, int8: Int8 = False) -> No
     _write(model, out, from_argos(Path(model)), onnx, int8)
 
 
-@app.command("from-marian")
 def from_marian(
-    model: In,
-    out: Out,
-    from_: From = "",
-    to: To = "",
-    onnx: Onnx = True,
-    int8: Int8 = False,
+    model: str = IN,
+    out: str = OUT,
+    from_: str = FROM,
+    to: str = TO,
+    onnx: bool = ONNX,
+    int8: bool = INT8,
 ) -> None:
-    """Make a bundle of what Marian trained: a folder with decoder.yml, model.npz, vocabularies.
+    """Make a bundle of a Marian model: a folder with decoder.yml, model.npz and vocabularies.
 
     Example: `dragoman convert from-marian opus-2020 runs/opus-2020 --from de --to en --int8`
     """
@@ -200,8 +168,21 @@ def from_marian(
     _write(model, out, bundle, onnx, int8)
 
 
+commands = {
+    "to-web": to_web,
+    "to-onnx": to_onnx,
+    "to-ctranslate2": to_ctranslate2,
+    "to-huggingface": to_huggingface,
+    "from-huggingface": from_huggingface,
+    "from-ctranslate2": from_ctranslate2,
+    "from-argos": from_argos,
+    "from-marian": from_marian,
+}
+
+
 def _write(model: str, out: str, bundle: Bundle, onnx: bool, int8: bool) -> None:
-    """The bundle of another system's model, for the ONNX engine where that is wanted."""
+    """Write the bundle of another system's model, for the ONNX engine on request."""
+    # 8 bits exist only in the ONNX engine's form.
     if onnx or int8:
         from dragoman.convert.to_onnx import to_onnx
 
@@ -211,7 +192,7 @@ def _write(model: str, out: str, bundle: Bundle, onnx: bool, int8: bool) -> None
 
 
 def _tell(out: str, loaded_by: str) -> None:
-    """What was written, and how to use it."""
+    """Print the files that were written, and how to use them."""
     sizes = {path.name: path.stat().st_size for path in sorted(Path(out).iterdir())}
     total = sum(sizes.values()) / 2**20
     print(f"wrote {out}: {', '.join(sizes)} ({total:.1f} MiB)", file=sys.stderr)
@@ -235,7 +216,7 @@ def _measured(bundle: Bundle, sources: str, targets: str) -> dict[str, float]:
 
 
 def _corpora(sources: str, targets: str) -> "Iterator[ShortlistCorpus]":
-    """The pairs of files that commas join, with their languages."""
+    """Read the pairs of files that are joined by commas, with their languages."""
     from dragoman.convert.learn_shortlist import ShortlistCorpus
 
     names = sources.split(","), targets.split(",")

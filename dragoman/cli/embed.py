@@ -4,13 +4,12 @@ import io
 import json
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import typer
 
+from dragoman.cli.arguments import argument, option
 from dragoman.cli.loading import load_model, one_model
-from dragoman.cli.options import Device, From, OneModel, To
+from dragoman.cli.options import DEVICE, FROM, ONE_MODEL, TO
 from dragoman.cli.translating import destination
 from dragoman.decode.request import Request
 from dragoman.decode.translator import WINDOW_LINES
@@ -20,24 +19,15 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to embed.")
-    ] = None,
-    model: OneModel = "",
-    from_: From = "",
-    to: To = "",
-    input_: Annotated[
-        str, typer.Option("--input", "-i", help="File of lines to embed (.gz, .bz2).")
-    ] = "",
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            help="File for the vectors: JSON lines, or an array if it ends in .npy.",
-        ),
-    ] = "",
-    device: Device = "auto",
+    texts: list[str] | None = argument("TEXT", "Texts to embed.", None),
+    model: str = ONE_MODEL,
+    from_: str = FROM,
+    to: str = TO,
+    input_: str = option("", "File of lines to embed (.gz, .bz2).", "--input", "-i"),
+    output: str = option(
+        "", "File for the vectors: JSON lines, or an array if it ends in .npy.", "--output", "-o"
+    ),
+    device: str = DEVICE,
 ) -> None:
     """Print the encoder's vector for each text, line of a file, or line of standard input.
 

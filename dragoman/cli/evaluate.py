@@ -2,12 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import argument, option
 from dragoman.cli.loading import decoding_settings, load_model
-from dragoman.cli.options import Beam, Device, EngineName, From, Json, Set, To
+from dragoman.cli.options import BEAM, DEVICE, ENGINE, FROM, JSON, SET, TO
 from dragoman.convert.hub import model_folders
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
@@ -17,38 +15,30 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
-    references: Annotated[
-        list[str], typer.Argument(metavar="REF...", help="One or several reference translations.")
-    ],
-    models: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A model to score (repeatable); default without --hyp: the bundled one.",
-        ),
-    ] = None,
-    hypotheses: Annotated[
-        list[str] | None,
-        typer.Option("--hyp", help="A file of translations to score (repeatable)."),
-    ] = None,
-    confidence: Annotated[
-        str,
-        typer.Option(
-            metavar="F.svg",
-            help="Also say how far confidences can be trusted, and draw them: a reliability "
-            "diagram.",
-        ),
-    ] = "",
-    beam: Beam = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    from_: From = "",
-    to: To = "",
-    json_: Json = False,
-    engine: EngineName = "auto",
-    device: Device = "auto",
-    set_: Set = None,
+    source: str = argument("SRC", "Source sentences."),
+    references: list[str] = argument("REF", "One or several reference translations."),
+    models: list[str] | None = option(
+        None,
+        "A model to score (repeatable); default without --hyp: the bundled one.",
+        "--model",
+        "-m",
+    ),
+    hypotheses: list[str] | None = option(
+        None, "A file of translations to score (repeatable).", "--hyp"
+    ),
+    confidence: str = option(
+        "",
+        "Also say how far confidences can be trusted, and draw them: a reliability diagram.",
+        metavar="F.svg",
+    ),
+    beam: int | None = BEAM,
+    lowercase: bool = option(False, "Ignore case."),
+    from_: str = FROM,
+    to: str = TO,
+    json_: bool = JSON,
+    engine: str = ENGINE,
+    device: str = DEVICE,
+    set_: list[str] | None = SET,
 ) -> None:
     """Score models or files of translations with BLEU, chrF and TER.
 
@@ -60,10 +50,13 @@ def command(
 
     sources = list(read_lines(source))
     refs = [list(read_lines(path)) for path in references]
+    # Outputs by name, and the translations that they come from, with confidences.
     systems: list[tuple[str, list[str]]] = []
     judged: list[tuple[str, list[Translation]]] = []
     if confidence and hypotheses and not models:
-        raise ConfigError("--confidence needs a --model: a file of translations has none.")
+        raise ConfigError(
+            "--confidence needs a --model: a file of translations has no confidences."
+        )
     if not models and not hypotheses:
         models = [Path(model_folders("", from_, to)[0]).name]
     for model in models or []:
@@ -83,6 +76,7 @@ def command(
             )
     if not sources:
         raise CorpusError(f"{source} is empty: nothing to evaluate.")
+    # The first system is the baseline of the others.
     compared = (
         [c.p_values for c in metrics.compare(systems, refs, lowercase)]
         if len(systems) > 1
@@ -106,7 +100,7 @@ def command(
 def _show_trust(
     name: str, translations: list[Translation], refs: list[list[str]], path: str, as_json: bool
 ) -> None:
-    """Whether the confidences of a model's translations are right."""
+    """Print and draw how far the confidences of a model's translations can be trusted."""
     from dragoman.decode.confidence import calibration
     from dragoman.decode.confidence.estimate import GOOD_CHRF
     from dragoman.text.metrics import sentence_chrf

@@ -1,13 +1,12 @@
 """`dragoman extend`"""
 
+import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from dragoman.bundle.folder import read_bundle, write_bundle
+from dragoman.cli.arguments import UsageError, argument, option
 from dragoman.cli.loading import load_model, one_folder
-from dragoman.cli.options import Device, From, OneModel, Set, To
+from dragoman.cli.options import DEVICE, FROM, ONE_MODEL, SET, TO
 from dragoman.config import Corpus, parse_set
 from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, needs_torch
@@ -25,18 +24,16 @@ TRAINING = {
 
 
 def command(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source sentences.")],
-    target: Annotated[str, typer.Argument(metavar="TGT", help="Their translations.")],
-    general: Annotated[
-        str, typer.Option(metavar="F", help="Sentences that the model translates now, to be kept.")
-    ] = "",
-    model: OneModel = "",
-    out: Annotated[str, typer.Option(help="Folder for the run; the model is left there.")] = "",
-    from_: From = "",
-    to: To = "",
-    pieces: Annotated[int, typer.Option(min=0, help="Pieces to add, at most.")] = 2000,
-    set_: Set = None,
-    device: Device = "auto",
+    source: str = argument("SRC", "Source sentences."),
+    target: str = argument("TGT", "Their translations."),
+    general: str = option("", "Sentences that the model translates now, to be kept.", metavar="F"),
+    model: str = ONE_MODEL,
+    out: str = option("", "Folder for the run and the finished model."),
+    from_: str = FROM,
+    to: str = TO,
+    pieces: int = option(2000, "Pieces to add, at most.", min=0),
+    set_: list[str] | None = SET,
+    device: str = DEVICE,
 ) -> None:
     """Add a language to a model: new pieces, new tags, old directions kept by replay.
 
@@ -46,7 +43,7 @@ def command(
         from dragoman.training.extend import extend
         from dragoman.training.run import train
     if not out:
-        raise typer.BadParameter("give a folder for the run.", param_hint="--out")
+        raise UsageError("--out: give a folder for the run.")
     if not general:
         raise ConfigError("name sentences that the model translates now, to be kept: --general F.")
     from_, to = from_ or language_of(source), to or language_of(target)
@@ -59,10 +56,11 @@ def command(
     old = [line for line in read_lines(general) if line.strip()]
     extended = extend(bundle, new, from_, to, old, pieces)
     known = bundle.codec.languages
-    typer.echo(f"{extended.pieces:,} pieces and {len(extended.tags)} tags were added", err=True)
+    print(f"{extended.pieces:,} pieces and {len(extended.tags)} tags were added", file=sys.stderr)
+    # The run itself wants an empty folder, so what it starts from goes next to it.
     beside = Path(f"{out}.extended")
     write_bundle(beside / "model", extended.bundle)
-    # what the old model says is what the new one goes on saying
+    # The new model is trained to keep the old one's translations.
     translator = load_model(folder, device, "auto")
     corpora = [Corpus(source, target, from_, to)]
     with storage_errors(f"writing into {beside}"):
@@ -82,7 +80,7 @@ def command(
 
 
 def _others(sentences: list[str], into: str, known: Languages) -> list[str]:
-    """Sentences that are not in the language that they would be translated into."""
+    """Return sentences that are not in their target language already."""
     if not known.tagged:
         return sentences
     return [text for text in sentences if detect(text, known.sources)[0].language != into]

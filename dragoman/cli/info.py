@@ -4,14 +4,14 @@ import json
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import util
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle.folder import CARD, Bundle, bundled_models, parameters_by_part, read_bundle
-from dragoman.cli.options import Json
+from dragoman.cli.arguments import argument, option
+from dragoman.cli.options import JSON
 from dragoman.config import describe_settings, make_config, model_summary
 from dragoman.config.presets import PRESETS
 from dragoman.config.settings import leaves, to_tree
@@ -21,24 +21,16 @@ from dragoman.storage.version import __version__
 
 LIBRARIES = ("torch", "onnxruntime", "sentencepiece", "sacrebleu", "safetensors", "numpy")
 WIDE = 160  # columns of a table that goes into a file or a pipe
-LEAST_WIDTH = 120  # of a terminal that has room for a column per preset
+LEAST_WIDTH = 120  # of a terminal with room for a column per preset
 
 
 def command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="[M]", help="Folder of a trained model; with --settings, a word to filter by."
-        ),
-    ] = "",
-    settings: Annotated[
-        bool,
-        typer.Option("--settings", help="List every setting: its default, and each preset's."),
-    ] = False,
-    preset: Annotated[
-        str | None, typer.Option(help="With --settings: the values of this preset alone.")
-    ] = None,
-    json_: Json = False,
+    model: str = argument(
+        "M", "Folder of a trained model; with --settings, a word to filter by.", ""
+    ),
+    settings: bool = option(False, "List every setting: its default, and each preset's."),
+    preset: str | None = option(None, "With --settings: only the values of this preset."),
+    json_: bool = JSON,
 ) -> None:
     """Show a model's card; without one, the installation and the cards of the package's own models.
 
@@ -61,7 +53,7 @@ def command(
 
 
 def _lines(name: str, value: Any) -> Iterator[str]:
-    """A fact as text; scores become a table with a row for each direction."""
+    """Format a fact of a card; scores become a table with a row for each direction."""
     if name != "scores":
         yield f"{name}: {value}"
         return
@@ -108,7 +100,7 @@ def _values(preset: str) -> dict[str, Any]:
 
 
 def _table(rows: list[tuple[str, Any, str]], values: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A column for each preset, empty where it keeps the default."""
+    """Print a column for each preset, with its values that differ from the defaults."""
     table = Table(box=None, pad_edge=False)
     table.add_column("setting", no_wrap=True)
     for title in ("default", *values):
@@ -123,6 +115,7 @@ def _table(rows: list[tuple[str, Any, str]], values: Mapping[str, Mapping[str, A
 
 def _model(name: str) -> dict[str, Any]:
     bundle = read_bundle(model_folder(name))
+    # A card is JSON that anyone may have written, so any of its fields may have any type.
     try:
         return _facts(name, bundle)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -163,7 +156,7 @@ def _parameters(bundle: Bundle) -> str:
 
 
 def _scores(entries: list[dict[str, Any]], scored_on: str) -> dict[str, Any]:
-    """Scores by direction and metric, and the signature of each metric once."""
+    """Format scores by direction and metric, and the signature of each metric once."""
     table: dict[str, dict[str, float]] = {}
     signatures: dict[str, str] = {}
     for entry in entries:
@@ -175,7 +168,8 @@ def _scores(entries: list[dict[str, Any]], scored_on: str) -> dict[str, Any]:
 
 
 def _installation() -> dict[str, Any]:
-    from importlib import metadata  # slow to import, and every command imports this module
+    # Slow to import, and the list of commands imports this module.
+    from importlib import metadata
 
     facts: dict[str, Any] = {
         "dragoman": __version__,

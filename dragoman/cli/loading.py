@@ -1,4 +1,4 @@
-"""The model that a command works with, and how it is to search."""
+"""The model of a command and its settings of search."""
 
 import dataclasses
 import sys
@@ -14,9 +14,9 @@ from dragoman.inspect.translator import InspectableTranslator
 def load_model(
     model: str, device: str, engine: str, source: str = "", target: str = "", text: str = ""
 ) -> InspectableTranslator:
-    """The translator, and on standard error what its user should know about it.
+    """Load a translator, and print its notes to standard error.
 
-    Languages and text choose among the bundled models if none is named.
+    If no model is named, languages and text choose among the bundled ones.
     """
     translator = InspectableTranslator.load(
         model, device, engine, source=source, target=target, text=text
@@ -27,26 +27,29 @@ def load_model(
 
 
 def one_model(model: str) -> str:
-    """The name of a model, where an ensemble makes no sense."""
+    """Return the name of a model, and refuse an ensemble."""
     if "," in model:
         raise ConfigError(f"--model {model}: this command takes one model, not an ensemble.")
     return model
 
 
 def one_folder(model: str, source: str = "", target: str = "") -> str:
-    """The folder of a model, where an ensemble makes no sense."""
+    """Return the folder of a model, and refuse an ensemble."""
     return model_folders(one_model(model), source, target)[0]
 
 
 def config_of(model: str, source: str, target: str) -> Config:
-    """The settings of a model, before it is loaded; an ensemble has those of its first one."""
+    """Read a model's settings without loading it; for an ensemble, its first model's."""
     return read_config(model_folders(model, source, target)[0])
 
 
 def sampling_settings(
     sample: bool, temperature: float, top_k: int, top_p: float, seed: int, beam: int | None
 ) -> Sampling | None:
-    """How to draw; None: search. What the other one would ignore is refused."""
+    """Return settings of sampling, or None for a search.
+
+    Options that the chosen one would ignore are refused.
+    """
     sampling = Sampling(temperature, top_k, top_p, seed)
     if sample:
         if beam is not None:
@@ -61,8 +64,10 @@ def sampling_settings(
 def decoding_settings(
     config: Config, assignments: list[str] | None, beam: int | None
 ) -> DecodingConfig:
-    """The model's own settings of search, with those of the command line; a trained model's others
-    are fixed."""
+    """Return the model's settings of search, changed by the command line.
+
+    Other settings are fixed once a model is trained.
+    """
     settings = parse_set(assignments or []) | (
         {"decoding.beam_size": beam} if beam is not None else {}
     )
@@ -71,6 +76,6 @@ def decoding_settings(
             raise ConfigError(
                 f"{name} cannot be set here: for a trained model, set only decoding.*"
             )
-    # Without its corpora, which may be hundreds: all that is replaced is checked again.
+    # Without the corpora, which may be hundreds: `replace` checks all settings again.
     data = dataclasses.replace(config.data, corpora=())
     return replace(dataclasses.replace(config, data=data), settings).decoding

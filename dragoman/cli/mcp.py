@@ -1,8 +1,8 @@
-"""`dragoman mcp`: tools for a language model's host, by the Model Context Protocol on standard
+"""`dragoman mcp`: tools for a language model's host over the Model Context Protocol, on standard
 input and output.
 
-A tool reads and writes files only in folders that the command line names. Whatever goes wrong comes
-back as the text of an error, which the model reads.
+Tools read and write files only in the folders that the command line names. An error comes back as
+text, which the model reads.
 """
 
 import json
@@ -13,12 +13,11 @@ from inspect import getdoc
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
-
-import typer
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dragoman.bundle.folder import bundled_models
-from dragoman.cli.options import Device, EngineName
+from dragoman.cli.arguments import option
+from dragoman.cli.options import DEVICE, ENGINE
 from dragoman.cli.translating_documents import read_document
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.decode.request import Request
@@ -38,17 +37,18 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 
-_MOST_DIGITS, _MOST_NESTED = 4000, 100  # a little less than the library can read
-# A text, a bracket, or a number. A text without an end goes up to the end of the line, else the
-# search would begin again at each of its quotation marks; a number is taken whole for the same
-# reason.
+# A little less than the library can read.
+_MOST_DIGITS, _MOST_NESTED = 4000, 100
+# A string, a bracket or a number. A string without an end extends to the end of the line, and a
+# number is matched whole: otherwise the search would begin again at each quotation mark or digit,
+# in quadratic time.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|[\[\]{}]|-?\d[\d.eE+-]*+', re.S)
 _NUL = rb'"\u0000"'
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # escaped: half of a pair, or a lone one
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or lone
 
 
 class Tools:
-    """What the tools do. Their docstrings are what a language model is told of them."""
+    """The tools. Their docstrings are shown to the language model."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Tools:
         self, text: str, to: str, source: str = AUTO, terms: dict[str, str] | None = None
     ) -> str:
         """Translate a text. `to` and `source` are codes such as "de"; `source` may be "auto".
-        `terms` says how certain words must be translated."""
+        `terms` gives the required translations of certain words."""
         route = choose_model(self.languages, text, source, to)
         if route.note:
             return text
@@ -76,7 +76,7 @@ class Tools:
 
     def translate_file(self, path: str, to: str, source: str = AUTO, output: str = "") -> str:
         """Translate a document (.docx, .html, .md, .po, .xlsx and more) and write it to `output`,
-        or beside the original. Returns the path of the translation."""
+        or next to the original. Returns the path of the translation."""
         original = self._allowed(path)
         with Reader() as reader:
             outline = read_document(reader, str(original), ReadOptions(to=to))
@@ -84,7 +84,7 @@ class Tools:
             target = self._allowed(output or translated_name(str(original), route.target))
             if target == original:
                 raise ConfigError(f"{output} is the original itself: name another file.")
-            if route.note:  # it is in the target language already
+            if route.note:  # the file is in the target language already
                 written = reader.unchanged()
             else:
                 translator = self.translators[route.number]
@@ -93,17 +93,17 @@ class Tools:
         return str(target)
 
     def detect(self, text: str) -> list[dict[str, Any]]:
-        """Which language a text is written in, most likely first, with a confidence in percent."""
+        """Guess the language of a text, most likely first, with a confidence in percent."""
         guesses = detect(text, known_languages(self.languages))
         return [guess._asdict() for guess in guesses[:3]]
 
     def list_languages(self) -> dict[str, list[str]]:
-        """The languages that can be translated, and what each can be translated into."""
+        """List the source languages, each with its target languages."""
         return {source: into for source, into in pairs_of(self.languages).items() if into}
 
     def glossary(self, text: str = "") -> list[list[str]]:
-        """The terms of this server's glossary that a text holds, each with its translation; all of
-        them without a text. `translate` uses them by itself."""
+        """List the glossary's terms in a text with their translations, or all terms without a
+        text. `translate` uses them by itself."""
         return [
             [term.source, "|".join(term.targets)]
             for term in self.terms.terms
@@ -118,7 +118,7 @@ class Tools:
         )
 
     def _allowed(self, path: str) -> Path:
-        """A path in one of the folders, links followed."""
+        """Resolve a path, and refuse it outside the folders."""
         wanted = Path(path)
         bases = [Path.cwd(), *self.folders] if not wanted.is_absolute() else [Path()]
         candidates = [(base / wanted).resolve() for base in bases]
@@ -126,7 +126,7 @@ class Tools:
             if any(real.is_relative_to(folder) for folder in self.folders):
                 return real
         named = ", ".join(map(str, self.folders)) or "none: start with --folder"
-        raise ConfigError(f"{path} lies in no folder that is open to this server ({named}).")
+        raise ConfigError(f"{path} is outside the folders that this server may use ({named}).")
 
 
 def make_server(tools: Tools) -> "MCPServer[Any]":
@@ -138,20 +138,22 @@ def make_server(tools: Tools) -> "MCPServer[Any]":
         "dragoman", instructions="Translates texts and documents.", log_level="WARNING"
     )
 
-    one_at_a_time = Lock()  # hosts call tools side by side, and an engine does one search
+    # Hosts call tools concurrently, but an engine does one search at a time.
+    one_at_a_time = Lock()
 
     def add(tool: Any) -> None:
         @wraps(tool)
-        def told(*arguments: Any, **named: Any) -> Any:
-            if found := unwritable_in([arguments, named]):
-                raise ToolError(f"an argument has {found}: remove it.")
+        def checked(*arguments: Any, **named: Any) -> Any:
+            if character := unwritable_in([arguments, named]):
+                raise ToolError(f"an argument has {character}: remove it.")
+            # A ToolError reaches the model as text; any other exception would end the call.
             try:
                 with one_at_a_time:
                     return tool(*arguments, **named)
             except (DragomanError, OSError) as error:
                 raise ToolError(str(error)) from None
 
-        server.add_tool(told, description=getdoc(tool))
+        server.add_tool(checked, description=getdoc(tool))
 
     for tool in (tools.translate, tools.detect, tools.list_languages, tools.glossary):
         add(tool)
@@ -161,7 +163,7 @@ def make_server(tools: Tools) -> "MCPServer[Any]":
 
 
 class _Repaired(RawIOBase):
-    """Lines of JSON that the protocol's library can read, so that it answers each of them."""
+    """Makes every line of JSON readable for the protocol's library, so that it answers each."""
 
     def __init__(self, lines: BinaryIO):
         self._lines, self._left = lines, b""
@@ -178,24 +180,29 @@ class _Repaired(RawIOBase):
 
 
 def _repaired(line: bytes) -> bytes:
-    """The library throws away what has lone surrogates, long numbers or deep nesting. U+0000, which
-    no tool accepts, takes their places."""
+    """Replace values that the library drops without an answer by U+0000, which no tool accepts.
+
+    These are lone surrogates, long numbers and deep nesting.
+    """
     line = _shallow(line)
     if not _SURROGATE.search(line):
         return line
     try:
         message = json.dumps(json.loads(line), ensure_ascii=False)
-    except ValueError:  # no JSON: the library says so
+    except ValueError:  # not JSON: the library reports that
         return line
+    # Pairs of escaped surrogates were joined by the parser, so only lone ones remain.
     return re.sub("[\ud800-\udfff]", r"\\u0000", message).encode() + b"\n"
 
 
 def _shallow(line: bytes) -> bytes:
+    """Replace values nested too deeply and numbers with too many digits."""
     kept: list[bytes] = []
     start = depth = 0
     for token in _TOKEN.finditer(line):
         if token[0] in b"[{":
             depth += 1
+            # The whole value is dropped: its contents are skipped up to its closing bracket.
             if depth == _MOST_NESTED + 1:
                 kept += [line[start : token.start()], _NUL]
         elif token[0] in b"]}":
@@ -211,19 +218,15 @@ def _shallow(line: bytes) -> bytes:
 
 
 def command(
-    model: Annotated[
-        list[str] | None,
-        typer.Option("--model", "-m", help="Folder of a model (repeatable); default: bundled."),
-    ] = None,
-    folder: Annotated[
-        list[str] | None,
-        typer.Option(help="A folder whose files may be read and written (repeatable)."),
-    ] = None,
-    glossary: Annotated[
-        str, typer.Option(metavar="F.tsv", help="Terms that every translation keeps to.")
-    ] = "",
-    engine: EngineName = "auto",
-    device: Device = "auto",
+    model: list[str] | None = option(
+        None, "Folder of a model (repeatable); default: bundled.", "--model", "-m"
+    ),
+    folder: list[str] | None = option(
+        None, "A folder whose files may be read and written (repeatable)."
+    ),
+    glossary: str = option("", "Terms that every translation keeps to.", metavar="F.tsv"),
+    engine: str = ENGINE,
+    device: str = DEVICE,
 ) -> None:
     """Offer translation to a language model's host (MCP, on standard input and output).
 

@@ -1,30 +1,16 @@
-"""`dragoman models`"""
+"""List, fetch and remove models."""
 
 import json
-from typing import Annotated
 
-import typer
-
-from dragoman.cli import STYLE
-from dragoman.cli.options import Json
+from dragoman.cli.arguments import argument
+from dragoman.cli.options import JSON
 from dragoman.convert import hub
 from dragoman.errors import BundleError, escaped
 
-app = typer.Typer(help="List, fetch and remove models.", **STYLE)
-
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Of the hub, such as Helsinki-NLP/opus-mt-de-en.")
-]
+NAME: str = argument("NAME", "Of the hub, such as Helsinki-NLP/opus-mt-de-en.")
 
 
-@app.callback(invoke_without_command=True)
-def models(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        list_models()
-
-
-@app.command("list")
-def list_models(json_: Json = False) -> None:
+def list_models(json_: bool = JSON) -> None:
     """List the models that come with the package and those in the cache.
 
     Example: `dragoman models list`
@@ -41,9 +27,8 @@ def list_models(json_: Json = False) -> None:
         print(escaped("  ".join([*row, licence])))
 
 
-@app.command("firefox")
-def list_firefox(json_: Json = False) -> None:
-    """List Firefox's models by language pair. They can be named like those of the hub.
+def list_firefox(json_: bool = JSON) -> None:
+    """List Firefox's models by language pair. Their names work like names on the hub.
 
     Example: `dragoman models firefox`
     """
@@ -60,8 +45,7 @@ def list_firefox(json_: Json = False) -> None:
         print(escaped("  ".join(row)))
 
 
-@app.command("get")
-def get(name: Name) -> None:
+def get(name: str = NAME) -> None:
     """Fetch a model from the Hugging Face hub, or one of Firefox's, or its newest revision.
 
     Example: `dragoman models get Helsinki-NLP/opus-mt-de-en`
@@ -71,10 +55,13 @@ def get(name: Name) -> None:
     print(hub.fetch(name, again=True))
 
 
-@app.command("remove")
-def remove(name: Name) -> None:
+def remove(name: str = NAME) -> None:
     """Remove a fetched model from the cache.
 
     Example: `dragoman models remove Helsinki-NLP/opus-mt-de-en`
     """
     hub.remove(name)
+
+
+commands = {"list": list_models, "firefox": list_firefox, "get": get, "remove": remove}
+default = list_models

@@ -3,11 +3,9 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from dragoman.cli.options import From, Set, To
+from dragoman.cli.arguments import UsageError, argument, option
+from dragoman.cli.options import FROM, SET, TO
 from dragoman.config import Corpus, make_config, parse_set
 from dragoman.config.presets import PRESETS
 from dragoman.config.settings import to_tree
@@ -15,26 +13,17 @@ from dragoman.errors import ConfigError, RunError, escaped
 
 
 def command(
-    source: Annotated[
-        str, typer.Argument(metavar="[SRC]", help="Source sentences, or one .tsv file.")
-    ] = "",
-    target: Annotated[
-        str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
-    ] = "",
-    out: Annotated[str, typer.Option(help="Folder for the prepared data.")] = "",
-    valid: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="SRC TGT", help="Validation set (else held out)."),
-    ] = None,
-    from_: From = "",
-    to: To = "",
-    preset: Annotated[
-        str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
-    ] = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="F.toml", help="Settings from a file.")
-    ] = None,
-    set_: Set = None,
+    source: str = argument("SRC", "Source sentences, or one .tsv file.", ""),
+    target: str = argument("TGT", "Their translations, line by line.", ""),
+    out: str = option("", "Folder for the prepared data."),
+    valid: tuple[str, str] | None = option(
+        None, "Validation set (else held out).", metavar="SRC TGT"
+    ),
+    from_: str = FROM,
+    to: str = TO,
+    preset: str | None = option(None, f"Sizes: {', '.join(PRESETS)}. Without --config: small."),
+    config: str | None = option(None, "Settings from a file.", metavar="F.toml"),
+    set_: list[str] | None = SET,
 ) -> None:
     """Prepare corpora once for many runs: learn the vocabulary, store the ids on disk.
 
@@ -49,7 +38,7 @@ def command(
     from dragoman.storage.files import storage_errors
 
     if not out:
-        raise typer.BadParameter("give a folder for the data.", param_hint="--out")
+        raise UsageError("--out: give a folder for the data.")
     if Path(out).exists():
         raise RunError(f"{out} already exists: choose another --out.")
     overrides = parse_set(set_ or [])

@@ -4,35 +4,25 @@ import json
 import math
 import sys
 from itertools import islice
-from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import argument, option
 from dragoman.cli.loading import load_model
-from dragoman.cli.options import Device, EngineName, From, Json, Model, To
+from dragoman.cli.options import DEVICE, ENGINE, FROM, JSON, MODEL, TO
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.inspect.error_kinds import find_errors
 from dragoman.text.parallel import read_pairs
 
 
 def command(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="SRC", help="Source sentences (or one .tsv file, or - for stdin)."),
-    ],
-    target: Annotated[
-        str, typer.Argument(metavar="[TGT]", help="Translations to judge, line by line.")
-    ] = "",
-    model: Model = "",
-    from_: From = "",
-    to: To = "",
-    errors: Annotated[
-        bool,
-        typer.Option("--errors", help="Print what is wrong instead, by kind: number, omission, …"),
-    ] = False,
-    json_: Json = False,
-    engine: EngineName = "auto",
-    device: Device = "auto",
+    source: str = argument("SRC", "Source sentences (or one .tsv file, or - for stdin)."),
+    target: str = argument("TGT", "Translations to judge, line by line.", ""),
+    model: str = MODEL,
+    from_: str = FROM,
+    to: str = TO,
+    errors: bool = option(False, "Print what is wrong instead, by kind: number, omission, …"),
+    json_: bool = JSON,
+    engine: str = ENGINE,
+    device: str = DEVICE,
 ) -> None:
     """Print the log-probability that a model gives each translation, and its number of pieces.
 

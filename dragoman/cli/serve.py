@@ -3,112 +3,85 @@
 import gc
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from dragoman.bundle.folder import bundled_models
-from dragoman.cli.options import Device, EngineName
+from dragoman.cli.arguments import option
+from dragoman.cli.options import DEVICE, ENGINE
 from dragoman.errors import MissingPackageError, how_to_install
 from dragoman.storage.files import storage_errors
 
 
 def command(
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="Folder of a model, or of several (repeatable); default: the bundled one.",
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0: all addresses.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")
-    ] = 8000,
-    api_key: Annotated[
-        str,
-        typer.Option(
-            envvar="DRAGOMAN_API_KEY", help="Key that clients must send.", show_default=False
-        ),
-    ] = "",
-    keys: Annotated[
-        list[str] | None,
-        typer.Option(metavar="F.toml", help="File of keys, each with its own limits (repeatable)."),
-    ] = None,
-    queue: Annotated[
-        int, typer.Option(min=1, help="Lines that may wait; beyond that, clients get 429.")
-    ] = 1024,
-    time_limit: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds per request.")] = 30,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters per request.")] = 5000,
-    max_work: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Work per request, in positions of the model: pieces of the text, plus pieces of "
-            "its translation times the beam.",
-        ),
-    ] = 150_000,
-    max_file_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a document.")] = 10 * 2**20,
-    max_file_characters: Annotated[
-        int, typer.Option(min=1, help="Characters of a document that are translated.")
-    ] = 300_000,
-    suggestions: Annotated[
-        str, typer.Option(help="Folder for translations that clients like better; .tsv files.")
-    ] = "",
-    max_connections: Annotated[
-        int,
-        typer.Option(min=1, help="Open connections; fewer if the system allows fewer open files."),
-    ] = 1000,
-    max_connections_per_client: Annotated[
-        int, typer.Option(min=1, help="Open connections from one address, at most half of all.")
-    ] = 100,
-    grace: Annotated[
-        int,
-        typer.Option(min=1, max=86_400, help="Seconds to finish requests after SIGTERM or Ctrl-C."),
-    ] = 10,
-    allow_origin: Annotated[
-        list[str] | None,
-        typer.Option(help="A site whose pages may call the service (repeatable)."),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A name under which clients may ask for the service, besides localhost, --host "
-            "and addresses in numbers (repeatable); *: any."
-        ),
-    ] = None,
-    root_path: Annotated[
-        str, typer.Option(help="Where a proxy shows the service, such as /translate.")
-    ] = "",
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="A line of JSON on stderr for each request.")
-    ] = False,
-    cache: Annotated[
-        int, typer.Option(min=0, help="Translated texts to keep for repeated requests.")
-    ] = 0,
-    engine: EngineName = "auto",
-    device: Device = "auto",
+    model: list[str] | None = option(
+        None,
+        "Folder of a model, or of several (repeatable); default: the bundled one.",
+        "--model",
+        "-m",
+    ),
+    host: str = option("127.0.0.1", "Address to listen on; 0.0.0.0: all addresses."),
+    port: int = option(8000, "Port to listen on; 0: any free port.", min=0, max=65535),
+    api_key: str = option("", "Key that clients must send.", environment="DRAGOMAN_API_KEY"),
+    keys: list[str] | None = option(
+        None, "File of keys, each with its own limits (repeatable).", metavar="F.toml"
+    ),
+    queue: int = option(1024, "Lines that may wait; beyond that, clients get 429.", min=1),
+    time_limit: int = option(30, "Seconds per request.", min=1, max=86_400),
+    max_characters: int = option(5000, "Characters per request.", min=1),
+    max_work: int = option(
+        150_000,
+        "Work per request, in positions of the model: pieces of the text, plus pieces of "
+        "its translation times the beam.",
+        min=1,
+    ),
+    max_file_bytes: int = option(10 * 2**20, "Bytes of a document.", min=1),
+    max_file_characters: int = option(
+        300_000, "Characters of a document that are translated.", min=1
+    ),
+    suggestions: str = option("", "Folder for translations that clients like better; .tsv files."),
+    max_connections: int = option(
+        1000, "Open connections; fewer if the system allows fewer open files.", min=1
+    ),
+    max_connections_per_client: int = option(
+        100, "Open connections from one address, at most half of all.", min=1
+    ),
+    grace: int = option(
+        10, "Seconds to finish requests after SIGTERM or Ctrl-C.", min=1, max=86_400
+    ),
+    allow_origin: list[str] | None = option(
+        None, "A site whose pages may call the service (repeatable)."
+    ),
+    allow_host: list[str] | None = option(
+        None,
+        "A further name of the service, apart from localhost, --host and numeric addresses "
+        "(repeatable); *: any.",
+    ),
+    root_path: str = option("", "Where a proxy shows the service, such as /translate."),
+    access_log: bool = option(False, "A line of JSON on stderr for each request."),
+    cache: int = option(0, "Translated texts to keep for repeated requests.", min=0),
+    engine: str = ENGINE,
+    device: str = DEVICE,
 ) -> None:
     """Serve a translator over HTTP: a page at /, an API at /v1 (see /docs), a
     LibreTranslate-compatible API.
 
     Example: `dragoman serve --port 8000`
     """
+    # Imported here, because only the extra `serve` installs what the service needs.
     try:
         from dragoman.serve.app import create_app
         from dragoman.serve.connection import ConnectionLimits
         from dragoman.serve.server import Server, listen
         from dragoman.serve.service import Limits, Service
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "pydantic"):
+        needed = ("fastapi", "httptools", "pydantic", "python_multipart", "starlette", "uvicorn")
+        # A missing module of our own is a defect, not a missing package.
+        if error.name not in needed:
             raise
         raise MissingPackageError(
             f"serving needs FastAPI and uvicorn: {how_to_install('serve')}."
         ) from None
 
+    # Before the models, which take seconds: a port in use is reported immediately.
     listener = listen(host, port)
     limits = Limits(
         queue_lines=queue,
@@ -140,8 +113,9 @@ def command(
         allow_hosts=[host, *(allow_host or ())],
     )
     server = Server(app, ConnectionLimits(max_connections, max_connections_per_client), grace)
-    # what is loaded now stays: no need to look through all of it for garbage, over and over
+    # Models stay loaded, so the garbage collector need not search them again and again.
     gc.freeze()
+    # --port 0 chose a free port, so the address comes from the socket.
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     print(f"dragoman serves at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     server.run(sockets=[listener])

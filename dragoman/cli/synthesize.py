@@ -1,27 +1,25 @@
 """`dragoman synthesize`"""
 
 import sys
-from typing import Annotated
 
-import typer
-
+from dragoman.cli.arguments import option
 from dragoman.cli.loading import config_of, decoding_settings, sampling_settings
 from dragoman.cli.options import (
-    Address,
-    Beam,
-    Device,
-    EngineName,
-    From,
-    Model,
-    Sample,
-    Seed,
-    Set,
-    ShardLines,
-    Temperature,
-    To,
-    TopK,
-    TopP,
-    Workers,
+    ADDRESS,
+    BEAM,
+    DEVICE,
+    ENGINE,
+    FROM,
+    MODEL,
+    SAMPLE,
+    SEED,
+    SET,
+    SHARD_LINES,
+    TEMPERATURE,
+    TO,
+    TOP_K,
+    TOP_P,
+    WORKERS,
 )
 from dragoman.decode.bulk.job import Job
 from dragoman.decode.bulk.synthetic import KINDS, PairLine
@@ -31,40 +29,34 @@ from dragoman.text.parallel import read_lines
 
 
 def command(
-    model: Model = "",
-    input_: Annotated[
-        str, typer.Option("--input", "-i", help="Real text, one sentence per line (.gz, .bz2).")
-    ] = "",
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="Corpus to write, source TAB target (.gz, .bz2).")
-    ] = "",
-    kind: Annotated[
-        str,
-        typer.Option(
-            help="back: the text is the target, and the model makes its source; distil: reverse."
-        ),
-    ] = "back",
-    from_: From = "",
-    to: To = "",
-    beam: Beam = None,
-    sample: Sample = False,
-    temperature: Temperature = 1.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    seed: Seed = 1,
-    engine: EngineName = "auto",
-    device: Device = "auto",
-    workers: Workers = 0,
-    address: Address = "",
-    shard_lines: ShardLines = 0,
-    set_: Set = None,
+    model: str = MODEL,
+    input_: str = option("", "Real text, one sentence per line (.gz, .bz2).", "--input", "-i"),
+    output: str = option("", "Corpus to write, source TAB target (.gz, .bz2).", "--output", "-o"),
+    kind: str = option(
+        "back", "back: the text is the target, and the model makes its source; distil: reverse."
+    ),
+    from_: str = FROM,
+    to: str = TO,
+    beam: int | None = BEAM,
+    sample: bool = SAMPLE,
+    temperature: float = TEMPERATURE,
+    top_k: int = TOP_K,
+    top_p: float = TOP_P,
+    seed: int = SEED,
+    engine: str = ENGINE,
+    device: str = DEVICE,
+    workers: int = WORKERS,
+    address: str = ADDRESS,
+    shard_lines: int = SHARD_LINES,
+    set_: list[str] | None = SET,
 ) -> None:
     """Make a training corpus from real text and a model: back-translation or distillation.
 
     Example: `dragoman synthesize --kind distil --model runs/demo --input examples/valid.de.gz
     --output made.de-en.tsv`
     """
-    from dragoman.decode.bulk.run import translate_file  # imports rich, which takes long
+    # Imports rich, which takes long.
+    from dragoman.decode.bulk.run import translate_file
 
     if kind not in KINDS:
         raise ConfigError(f"--kind {kind!r} is unknown; it can be {', '.join(KINDS)}.")

@@ -2,32 +2,24 @@
 
 import json
 import sys
-from typing import Annotated
-
-import typer
 
 from dragoman.bundle.folder import read_bundle
+from dragoman.cli.arguments import argument, option
 from dragoman.cli.loading import one_folder
-from dragoman.cli.options import From, Json, OneModel, To
+from dragoman.cli.options import FROM, JSON, ONE_MODEL, TO
 from dragoman.errors import ConfigError, escaped
 from dragoman.text.parallel import read_lines
 
 
 def command(
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to tokenize.")
-    ] = None,
-    model: OneModel = "",
-    from_: From = "",
-    to: To = "",
-    input_: Annotated[
-        str, typer.Option("--input", "-i", help="File of lines to tokenize (.gz, .bz2).")
-    ] = "",
-    target: Annotated[
-        bool, typer.Option("--target", help="As a translation, not as a text to translate.")
-    ] = False,
-    ids: Annotated[bool, typer.Option("--ids", help="Numbers instead of pieces.")] = False,
-    json_: Json = False,
+    texts: list[str] | None = argument("TEXT", "What to tokenize.", None),
+    model: str = ONE_MODEL,
+    from_: str = FROM,
+    to: str = TO,
+    input_: str = option("", "File of lines to tokenize (.gz, .bz2).", "--input", "-i"),
+    target: bool = option(False, "As a translation, not as a text to translate."),
+    ids: bool = option(False, "Numbers instead of pieces."),
+    json_: bool = JSON,
 ) -> None:
     """Show the subwords that a model makes of texts: what it reads, language tag and end included.
 

@@ -1,10 +1,7 @@
 """`dragoman train`"""
 
-from typing import Annotated
-
-import typer
-
-from dragoman.cli.options import Device, From, Set, To
+from dragoman.cli.arguments import UsageError, argument, option
+from dragoman.cli.options import DEVICE, FROM, SET, TO
 from dragoman.config import Corpus, parse_set
 from dragoman.config.presets import PRESETS
 from dragoman.errors import needs_torch
@@ -13,43 +10,23 @@ Files = tuple[str, str]
 
 
 def command(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SRC",
-            help="Source sentences, one per line (.gz, .bz2), or one .tsv file, or - for stdin.",
-        ),
-    ] = "",
-    target: Annotated[
-        str, typer.Argument(metavar="[TGT]", help="Their translations, line by line.")
-    ] = "",
-    out: Annotated[str, typer.Option(help="Folder for the run and the finished model.")] = "",
-    valid: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
-    ] = None,
-    test: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Test set, scored once, at the end.")
-    ] = None,
-    from_: From = "",
-    to: To = "",
-    preset: Annotated[
-        str | None, typer.Option(help=f"Sizes: {', '.join(PRESETS)}. Without --config: small.")
-    ] = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="F.toml", help="Settings from a file.")
-    ] = None,
-    set_: Set = None,
-    prepared: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder made by dragoman prepare.")
-    ] = None,
-    init: Annotated[
-        str | None, typer.Option(metavar="BUNDLE", help="Start from a trained model's weights.")
-    ] = None,
-    device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Log example translations to TensorBoard.")
-    ] = False,
+    source: str = argument(
+        "SRC", "Source sentences, one per line (.gz, .bz2), or one .tsv file, or - for stdin.", ""
+    ),
+    target: str = argument("TGT", "Their translations, line by line.", ""),
+    out: str = option("", "Folder for the run and the finished model."),
+    valid: Files | None = option(None, "Validation set; otherwise held out.", metavar="SRC TGT"),
+    test: Files | None = option(None, "Test set, scored once, at the end.", metavar="SRC TGT"),
+    from_: str = FROM,
+    to: str = TO,
+    preset: str | None = option(None, f"Sizes: {', '.join(PRESETS)}. Without --config: small."),
+    config: str | None = option(None, "Settings from a file.", metavar="F.toml"),
+    set_: list[str] | None = SET,
+    prepared: str | None = option(None, "Folder made by dragoman prepare.", metavar="DIR"),
+    init: str | None = option(None, "Start from a trained model's weights.", metavar="BUNDLE"),
+    device: str = DEVICE,
+    resume: bool = option(False, "Continue the run in --out."),
+    watch: bool = option(False, "Log example translations to TensorBoard."),
 ) -> None:
     """Train a translator from two text files.
 
@@ -60,7 +37,7 @@ def command(
         from dragoman.training.run import train
 
     if not out:
-        raise typer.BadParameter("give a folder for the run.", param_hint="--out")
+        raise UsageError("--out: give a folder for the run.")
 
     def corpus(files: Files | None) -> tuple[Corpus, ...]:
         return (Corpus(files[0], files[1], from_, to),) if files and files[0] else ()

@@ -1,143 +1,103 @@
-"""`dragoman translate`"""
+"""`dragoman translate`: its options. `translating.py` does the work.
 
-from typing import Annotated
+This module imports nothing that translates: the weights are read in a thread during those imports.
+"""
 
-import typer
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from dragoman.cli.arguments import argument, option
 from dragoman.cli.options import (
-    Address,
-    Beam,
-    Device,
-    EngineName,
-    From,
-    Json,
-    Model,
-    Sample,
-    Seed,
-    Set,
-    ShardLines,
-    Temperature,
-    To,
-    TopK,
-    TopP,
-    Workers,
+    ADDRESS,
+    BEAM,
+    DEVICE,
+    ENGINE,
+    FROM,
+    JSON,
+    MODEL,
+    SAMPLE,
+    SEED,
+    SET,
+    SHARD_LINES,
+    TEMPERATURE,
+    TO,
+    TOP_K,
+    TOP_P,
+    WORKERS,
 )
-from dragoman.cli.translating import translate
 from dragoman.config import MOST_HYPOTHESES
-from dragoman.documents.formats import BY_NAME
+from dragoman.storage.prefetch import prefetch_weights
+
+_COLUMN: list[str] | None = option(
+    None, "Column of a table (csv, tsv), by name or number (repeatable)."
+)
 
 
-def command(
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to translate.")
-    ] = None,
-    model: Model = "",
-    from_: From = "",
-    to: To = "",
-    input_: Annotated[
-        str, typer.Option("--input", "-i", help="File of lines to translate (.gz, .bz2).")
-    ] = "",
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="File for the translations, line by line.")
-    ] = "",
-    beam: Beam = None,
-    nbest: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=MOST_HYPOTHESES,
-            help="Print this many translations per line: score TAB text.",
-        ),
-    ] = 1,
-    sample: Sample = False,
-    temperature: Temperature = 1.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    seed: Seed = 1,
-    prefix: Annotated[str, typer.Option(help="Begin every translation with this text.")] = "",
-    alignments: Annotated[
-        bool, typer.Option("--alignments", help="Append TAB and word links, source-target.")
-    ] = False,
-    confidence: Annotated[
-        bool,
-        typer.Option(
-            "--confidence", help="Append TAB and the probability that the translation is good."
-        ),
-    ] = False,
-    defer_below: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="Send what is less sure than this to a second one."),
-    ] = 0.0,
-    defer_share: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="Send this share of the lines to a second one: those with most words that are "
-            "probably wrong.",
-        ),
-    ] = 0.0,
-    defer_to: Annotated[
-        str,
-        typer.Option(
-            metavar="SECOND",
-            help="With --defer-below or --defer-share: a model, or an address: .../v1#MODEL "
-            "(OpenAI-compatible) or .../v2 (DeepL-compatible).",
-        ),
-    ] = "",
-    defer_budget: Annotated[
-        int | None, typer.Option(min=0, help="Characters that may be sent to the second one.")
-    ] = None,
-    defer_cache: Annotated[
-        str, typer.Option(metavar="F", help="File that keeps what the second one answered.")
-    ] = "",
-    defer_timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that an endpoint may take for an answer.")
-    ] = 30.0,
-    memory: Annotated[
-        str,
-        typer.Option(
-            metavar="F",
-            help="Earlier translations (.tmx, .xliff, .po, .tsv): exact matches are reused, near "
-            "ones are shown after a TAB.",
-        ),
-    ] = "",
-    json_: Json = False,
-    engine: EngineName = "auto",
-    device: Device = "auto",
-    workers: Workers = 0,
-    address: Address = "",
-    shard_lines: ShardLines = 0,
-    set_: Set = None,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help=f"Format of the input: {', '.join(BY_NAME)}; default: by the file's name.",
-        ),
-    ] = "",
-    glossary: Annotated[
-        str, typer.Option(help="File of terms: source TAB target, or target|target.")
-    ] = "",
-    all_: Annotated[
-        bool,
-        typer.Option("--all", help="Also translate what has a translation already (po, xliff)."),
-    ] = False,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(help="Column of a table (csv, tsv), by name or number (repeatable)."),
-    ] = None,
-    encoding: Annotated[
-        str, typer.Option(help="Encoding of a text file that is not UTF-8 and declares none.")
-    ] = "",
-    report: Annotated[
-        str,
-        typer.Option(
-            metavar="F.html",
-            help="Page to write for a document: texts and translations, doubtful ones first.",
-        ),
-    ] = "",
-) -> None:
+@dataclass(frozen=True)
+class TranslateOptions:
+    texts: Sequence[str] = argument("TEXT", "Texts to translate.", ())
+    model: str = MODEL
+    from_: str = FROM
+    to: str = TO
+    input_: str = option("", "File of lines to translate (.gz, .bz2).", "--input", "-i")
+    output: str = option("", "File for the translations, line by line.", "--output", "-o")
+    beam: int | None = BEAM
+    nbest: int = option(
+        1, "Print this many translations per line: score TAB text.", min=1, max=MOST_HYPOTHESES
+    )
+    sample: bool = SAMPLE
+    temperature: float = TEMPERATURE
+    top_k: int = TOP_K
+    top_p: float = TOP_P
+    seed: int = SEED
+    prefix: str = option("", "Begin every translation with this text.")
+    alignments: bool = option(False, "Append TAB and word links, source-target.")
+    confidence: bool = option(False, "Append TAB and the probability that the translation is good.")
+    defer_below: float = option(
+        0.0, "Send what is less sure than this to a second one.", min=0.0, max=1.0
+    )
+    defer_share: float = option(
+        0.0,
+        "Send this share of the lines to a second one: those with most words that are "
+        "probably wrong.",
+        min=0.0,
+        max=1.0,
+    )
+    defer_to: str = option(
+        "",
+        "With --defer-below or --defer-share: a model, or an address: .../v1#MODEL "
+        "(OpenAI-compatible) or .../v2 (DeepL-compatible).",
+        metavar="SECOND",
+    )
+    defer_budget: int | None = option(None, "Characters that may be sent to the second one.", min=0)
+    defer_cache: str = option("", "File that keeps what the second one answered.", metavar="F")
+    defer_timeout: float = option(30.0, "Seconds that an endpoint may take for an answer.", min=0.1)
+    memory: str = option(
+        "",
+        "Earlier translations (.tmx, .xliff, .po, .tsv): exact matches are reused, near "
+        "ones are shown after a TAB.",
+        metavar="F",
+    )
+    json_: bool = JSON
+    engine: str = ENGINE
+    device: str = DEVICE
+    workers: int = WORKERS
+    address: str = ADDRESS
+    shard_lines: int = SHARD_LINES
+    set_: list[str] | None = SET
+    format_: str = option("", "Format of the input, such as html; default: by the file's name.")
+    glossary: str = option("", "File of terms: source TAB target, or target|target.")
+    all_: bool = option(False, "Also translate what has a translation already (po, xliff).")
+    column: list[str] | None = _COLUMN
+    encoding: str = option("", "Encoding of a text file that is not UTF-8 and declares none.")
+    report: str = option(
+        "",
+        "Page to write for a document: texts and translations, doubtful ones first.",
+        metavar="F.html",
+    )
+
+
+def command(options: TranslateOptions) -> None:
     """Translate texts, a file, or the lines of standard input.
 
     `dragoman translate report.docx --to de` writes report.de.docx; likewise HTML, Markdown, text,
@@ -145,4 +105,7 @@ def command(
 
     Example: `dragoman translate "Wo ist der Bahnhof?" --to en`
     """
-    translate(**locals())  # options are named like its arguments
+    prefetch_weights(options.model)
+    from dragoman.cli.translating import translate
+
+    translate(options)

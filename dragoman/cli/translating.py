@@ -1,7 +1,7 @@
-"""What `dragoman translate` does.
+"""The work of `dragoman translate`.
 
-Nothing here imports typer, nor at the start what documents and bars need: a line is translated
-sooner than those are imported.
+Modules for documents and progress bars are imported only when needed: translating a line takes less
+time than importing them.
 """
 
 import json
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dragoman.cli.loading import config_of, decoding_settings, load_model, sampling_settings
+from dragoman.cli.translate import TranslateOptions
+from dragoman.config import Config
 from dragoman.convert.hub import model_folders
 from dragoman.decode.promises.glossary import Glossary, Use
 from dragoman.decode.request import Request
@@ -28,153 +30,178 @@ from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
 from dragoman.text.translation_memory import EXACT, Match, Memory
 
 if TYPE_CHECKING:
+    from dragoman.cli.translating_documents import Documents
     from dragoman.decode.cascade.defer import Deferral
 
-READ_ON_S = 0.01  # how long a line waits for another one to be translated with
-NOTES_SHOWN = 5  # on standard error; the rest are counted
+# How long a line waits for another one, so that both are translated in one batch.
+READ_ON_S = 0.01
+NOTES_SHOWN = 5  # on standard error; further ones are only counted
 
 
-def translate(
-    *,
-    texts: Sequence[str] | None = None,
-    model: str = "",
-    from_: str = "",
-    to: str = "",
-    input_: str = "",
-    output: str = "",
-    beam: int | None = None,
-    nbest: int = 1,
-    sample: bool = False,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int = 1,
-    prefix: str = "",
-    alignments: bool = False,
-    confidence: bool = False,
-    defer_below: float = 0.0,
-    defer_share: float = 0.0,
-    defer_to: str = "",
-    defer_budget: int | None = None,
-    defer_cache: str = "",
-    defer_timeout: float = 30.0,
-    memory: str = "",
-    json_: bool = False,
-    engine: str = "auto",
-    device: str = "auto",
-    workers: int = 0,
-    address: str = "",
-    shard_lines: int = 0,
-    set_: list[str] | None = None,
-    format_: str = "",
-    glossary: str = "",
-    all_: bool = False,
-    column: list[str] | None = None,
-    report: str = "",
-    encoding: str = "",
-) -> None:
-    """`cli/translate.py` says what the options mean."""
-    texts = texts or []
-    if texts and input_:
+def translate(options: TranslateOptions) -> None:
+    """Translate what the options name, and write it where they say."""
+    _check(options)
+    files = [] if options.format_ else [text for text in options.texts if _is_document(text)]
+    if files and len(files) < len(options.texts):
+        raise ConfigError(f"give files or texts, not both: {files[0]} is a file.")
+    documents = _documents(options, files) if files or options.format_ else None
+    # Jobs in shards load the model in processes of their own.
+    translator: Translator | None = None
+    if _in_shards(options, documents is not None):
+        config = config_of(options.model, options.from_, options.to)
+    else:
+        # Without --model and --from, the language of the text chooses the model.
+        text = documents.beginning() if documents else "".join(options.texts[:1])
+        translator = load_model(
+            options.model, options.device, options.engine, options.from_, options.to, text
+        )
+        config = translator.config
+    request = _request(options, config)
+    if documents and translator:
+        documents.translate(translator, request)
+        return
+    show = Shown(
+        options.nbest,
+        options.alignments,
+        options.json_,
+        matches=bool(options.memory),
+        terms=request,
+        confidence=options.confidence,
+        second=bool(options.defer_to),
+    )
+    if translator is None:
+        _translate_in_shards(options, request, show)
+        return
+    deferral = _deferral(options)
+    _translate_lines(
+        translator, request, show, options.texts, options.input_, options.output, deferral
+    )
+    if deferral:
+        print(f"dragoman: {deferral.summary}.", file=sys.stderr)
+
+
+def _check(options: TranslateOptions) -> None:
+    """Refuse options that do not go together."""
+    if options.texts and options.input_:
         raise ConfigError("give texts or --input, not both.")
-    if workers and not (input_ and output):
+    if options.workers and not (options.input_ and options.output):
         raise ConfigError(
             "--workers needs a file to read and one to write: give --input F and --output F."
         )
-    sampling = sampling_settings(sample, temperature, top_k, top_p, seed, beam)
-    if folders := [text for text in texts if _is_named_folder(text)]:
+    if folders := [text for text in options.texts if _is_named_folder(text)]:
         raise ConfigError(
             f"{folders[0]} is a folder: give a text, a document, or a file of lines with --input."
         )
-    files = [] if format_ else [text for text in texts if _is_document(text)]
-    if files and len(files) < len(texts):
-        raise ConfigError(f"give files or texts, not both: {files[0]} is a file.")
-    of_documents = bool(files or format_)
-    others = workers or nbest > 1 or json_ or alignments or sample or prefix or confidence
-    if of_documents and (others or defer_to):
-        raise ConfigError("a document is translated into one document: leave other outputs out.")
-    if len(files) > 1 and output:
-        raise ConfigError("--output is one file: leave it out, and each file gets a name.")
-    if report and len(files) != 1:
-        raise ConfigError("--report tells of one document: give one file.")
-    if workers and memory:
+    if options.workers and options.memory:
         raise ConfigError("--memory and --workers do not go together.")
-    if defer_below and defer_share:
+    if options.defer_below and options.defer_share:
         raise ConfigError(
             "--defer-below and --defer-share say the same in two ways: give one of them."
         )
-    if bool(defer_below or defer_share) != bool(defer_to):
+    if bool(options.defer_below or options.defer_share) != bool(options.defer_to):
         raise ConfigError(
             "--defer-to goes together with --defer-below or --defer-share: give both."
         )
-    if defer_to and not to:
-        raise ConfigError("--defer-to needs --to: the second one must know the language.")
-    if defer_to and (workers or nbest > 1 or alignments or prefix or glossary):
+    if not options.defer_to:
+        return
+    if not options.to:
+        raise ConfigError("--defer-to needs --to: the second translator must know the language.")
+    several = options.workers or options.nbest > 1
+    if several or options.alignments or options.prefix or options.glossary:
         raise ConfigError(
             "a second translator gives one plain translation: leave out --workers, --nbest, "
             "--alignments, --prefix and --glossary, or --defer-to."
         )
-    text = texts[0] if texts else ""
-    if of_documents:
-        from dragoman.cli.translating_documents import Documents
-        from dragoman.documents.document import ReadOptions
 
-        options = ReadOptions(all_, tuple(column or ()), to, encoding)
-        documents = Documents(files, format_, texts, input_, output, options, report)
-        text = documents.beginning()
-    # From a file into a file, work is done in shards: a job that was interrupted goes on.
-    from_file_to_file = _is_file(input_) and (_is_file(output) or _is_new(output))
-    in_shards = bool(workers) or (from_file_to_file and not of_documents and not memory)
-    in_shards = in_shards and not defer_to
-    translator: Translator | None = None
-    if in_shards:
-        config = config_of(model, from_, to)
-    else:
-        # The language is detected from the text, if it must choose the model.
-        translator = load_model(model, device, engine, from_, to, text)
-        config = translator.config
-    request = Request(
-        to=to,
-        source_language=from_,
-        decoding=decoding_settings(config, set_, beam),
-        nbest=nbest,
-        prefix=prefix,
-        alignments=alignments,
-        sampling=sampling,
-        glossary=_glossary(glossary, from_, to),
-        memory=_memory(memory, from_, to),
+
+def _documents(options: TranslateOptions, files: list[str]) -> "Documents":
+    from dragoman.cli.translating_documents import Documents
+    from dragoman.documents.document import ReadOptions
+
+    several = options.workers or options.nbest > 1 or options.json_ or options.sample
+    columns = options.alignments or options.confidence or options.prefix or options.defer_to
+    if several or columns:
+        raise ConfigError("a document is translated into one document: leave other outputs out.")
+    if len(files) > 1 and options.output:
+        raise ConfigError("--output is one file: leave it out, and each file gets a name.")
+    if options.report and len(files) != 1:
+        raise ConfigError("--report works with exactly one document.")
+    reading = ReadOptions(options.all_, tuple(options.column or ()), options.to, options.encoding)
+    return Documents(
+        files,
+        options.format_,
+        options.texts,
+        options.input_,
+        options.output,
+        reading,
+        options.report,
     )
-    show = Shown(
-        nbest,
-        alignments,
-        json_,
-        matches=bool(memory),
-        terms=request,
-        confidence=confidence,
-        second=bool(defer_to),
+
+
+def _in_shards(options: TranslateOptions, of_documents: bool) -> bool:
+    """Tell whether lines go from file to file: then an interrupted job can continue."""
+    if options.defer_to:
+        return False
+    # Devices and pipes are written line by line.
+    to_file = _is_file(options.output) or _is_new(options.output)
+    plain = not of_documents and not options.memory
+    return bool(options.workers) or (_is_file(options.input_) and to_file and plain)
+
+
+def _request(options: TranslateOptions, config: Config) -> Request:
+    memory = glossary = None
+    if options.memory:
+        memory = _memory(options.memory, options.from_, options.to)
+    if options.glossary:
+        lines = "\n".join(read_lines(options.glossary))
+        glossary = Glossary.parse(lines, options.glossary, options.from_, options.to)
+    return Request(
+        to=options.to,
+        source_language=options.from_,
+        decoding=decoding_settings(config, options.set_, options.beam),
+        nbest=options.nbest,
+        prefix=options.prefix,
+        alignments=options.alignments,
+        sampling=sampling_settings(
+            options.sample,
+            options.temperature,
+            options.top_k,
+            options.top_p,
+            options.seed,
+            options.beam,
+        ),
+        glossary=glossary or Glossary(),
+        memory=memory,
     )
-    if translator is None:
-        from dragoman.decode.bulk.job import Job
-        from dragoman.decode.bulk.run import translate_file
 
-        named = model if workers else ",".join(model_folders(model, from_, to))
-        job = Job(named, request, show, device, engine)
-        translate_file(
-            input_, output, job, workers=workers, address=address, shard_lines=shard_lines
-        )
-    elif of_documents:
-        documents.translate(translator, request)
-    else:
-        deferral = None
-        if defer_to:
-            from dragoman.decode.cascade.defer import Deferral, second_of  # few need them
 
-            second = second_of(defer_to, from_, to, defer_timeout)
-            cache = Path(defer_cache) if defer_cache else None
-            deferral = Deferral(second, defer_below, defer_budget, cache, defer_share or None)
-        _translate_lines(translator, request, show, texts, input_, output, deferral)
-        if deferral:
-            print(f"dragoman: {deferral.summary}.", file=sys.stderr)
+def _translate_in_shards(options: TranslateOptions, request: Request, show: "Shown") -> None:
+    from dragoman.decode.bulk.job import Job
+    from dragoman.decode.bulk.run import translate_file
+
+    # Ray's workers may run on other machines, which have to find the model by its name.
+    model = options.model
+    if not options.workers:
+        model = ",".join(model_folders(model, options.from_, options.to))
+    translate_file(
+        options.input_,
+        options.output,
+        Job(model, request, show, options.device, options.engine),
+        workers=options.workers,
+        address=options.address,
+        shard_lines=options.shard_lines,
+    )
+
+
+def _deferral(options: TranslateOptions) -> "Deferral | None":
+    if not options.defer_to:
+        return None
+    from dragoman.decode.cascade.defer import Deferral, second_of
+
+    second = second_of(options.defer_to, options.from_, options.to, options.defer_timeout)
+    cache = Path(options.defer_cache) if options.defer_cache else None
+    share = options.defer_share or None
+    return Deferral(second, options.defer_below, options.defer_budget, cache, share)
 
 
 def _translate_lines(
@@ -186,7 +213,7 @@ def _translate_lines(
     output: str,
     deferral: "Deferral | None" = None,
 ) -> None:
-    """Texts, or the lines of a file or of standard input, as they come."""
+    """Translate texts, or the lines of a file or of standard input as they arrive."""
     translated = 0
     notes = 0
     with destination(output) as file, _progress(input_, output) as advance:
@@ -204,10 +231,12 @@ def _translate_lines(
                     notes += 1
                     if notes <= NOTES_SHOWN:
                         print(f"dragoman: line {translated}: {note}.", file=sys.stderr)
-            file.flush()  # whoever waits for these lines gets them now
+            # A program on the other end of a pipe may wait for these lines.
+            file.flush()
             advance(len(written))
     if notes > NOTES_SHOWN:
-        print(f"dragoman: {notes - NOTES_SHOWN:,} more lines stay as they are.", file=sys.stderr)
+        more = notes - NOTES_SHOWN
+        print(f"dragoman: {more:,} more lines were not translated.", file=sys.stderr)
 
 
 def _written_windows(
@@ -217,7 +246,7 @@ def _written_windows(
     windows: Iterable[Sequence[str]],
     deferral: "Deferral | None",
 ) -> Iterator[list[tuple[str, str]]]:
-    """Lines that are there, a window at a time, in this process."""
+    """Translate windows of lines in this process."""
     for window in windows:
         translations = [*translator.stream(window, request, len(window))]
         if deferral:
@@ -228,15 +257,16 @@ def _written_windows(
 def _written_lines(
     translator: Translator, request: Request, shown: "Shown", input_: str
 ) -> Iterator[list[tuple[str, str]]]:
-    """The lines of a file or of standard input, a window at a time."""
+    """Translate the lines of a file or of standard input, possibly in several processes."""
     windows = numbered(arriving(read_lines(input_ or "-")))
-    # Whoever writes line by line may wait for a translation before the next line.
+    # A program may wait for each translation before it writes the next line, so standard input is
+    # not read ahead.
     ahead = AHEAD if _is_file(input_) else 0
     return translator.windows(windows, request, partial(_written, shown), ahead=ahead)
 
 
 def _written(shown: "Shown", translation: Translation) -> tuple[str, str]:
-    """The lines that stand for a translation, and what is to be said about it."""
+    """Format a translation, and return it with its note."""
     return shown(translation), translation.note
 
 
@@ -245,7 +275,8 @@ def _is_file(name: str) -> bool:
 
 
 def _is_named_folder(text: str) -> bool:
-    """Whether a text is meant as a folder; a single word that a folder is called is a text."""
+    """Tell whether a text is the path of a folder. A bare word is a text, even if there is a folder
+    of that name."""
     meant = "/" in text or text in (".", "..")
     return meant and os.path.isdir(text)  # noqa: PTH112 (a long text is no name, and no error)
 
@@ -255,7 +286,7 @@ def _is_new(name: str) -> bool:
 
 
 def _progress(input_: str, output: str) -> AbstractContextManager[Callable[[int], None]]:
-    """How far a file is; not where somebody types, or reads the translations as they come."""
+    """Show the progress of a file, except to a user who reads the translations on the terminal."""
     watched = bool(input_) and bool(output or not sys.stdout.isatty())
     if not watched:
         return nullcontext(lambda lines: None)
@@ -265,10 +296,10 @@ def _progress(input_: str, output: str) -> AbstractContextManager[Callable[[int]
 
 
 def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[str]]:
-    """The lines that are there, up to so many at a time: one if they come one by one.
+    """Yield lines in windows as they arrive, at most so many in one.
 
-    A thread reads ahead. So a program that writes a line and waits for its translation gets it,
-    and of a long file a whole window is translated at once.
+    A thread reads ahead. A program that writes a line and waits for its translation gets it, and of
+    a long file whole windows are translated.
     """
     waiting: queue.Queue[str | BaseException | None] = queue.Queue(2 * most)
 
@@ -277,12 +308,13 @@ def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[st
             for line in lines:
                 waiting.put(line)
             waiting.put(None)
-        except BaseException as error:  # raised where the lines are used
+        except BaseException as error:  # raised again in the other thread
             waiting.put(error)
 
     threading.Thread(target=read, daemon=True).start()
     window: list[str] = []
     while True:
+        # An empty window waits for any time, a begun one only for a moment.
         try:
             taken = waiting.get(timeout=READ_ON_S) if window else waiting.get()
         except queue.Empty:
@@ -301,9 +333,9 @@ def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[st
 
 
 def _is_document(text: str) -> bool:
-    """Whether an argument names a file; one without an ending is a word like any other.
+    """Tell whether an argument names a file; without an ending it is an ordinary word.
 
-    A mistyped name is refused: it would come back as its own translation.
+    A mistyped file name is refused, because it would come back as its own translation.
     """
     try:
         ending, exists = Path(text).suffix, Path(text).is_file()
@@ -319,24 +351,18 @@ def _is_document(text: str) -> bool:
     return exists
 
 
-def _glossary(name: str, source: str, target: str) -> Glossary:
-    if not name:
-        return Glossary()
-    return Glossary.parse("\n".join(read_lines(name)), name, source, target)
-
-
 @dataclass(frozen=True)
 class Shown:
-    """The lines that stand for a translation; on a terminal, without control characters."""
+    """Formats translations as lines; on a terminal, without control characters."""
 
     nbest: int
     alignments: bool
     as_json: bool
     terminal: bool = False
     matches: bool = False
-    terms: Request | None = None  # whose glossary the terms of each text are of
+    terms: Request | None = None  # with the glossary whose terms are shown
     confidence: bool = False
-    second: bool = False  # whether to say who translated what
+    second: bool = False  # show which translator made a translation
 
     def __call__(self, translation: Translation) -> str:
         if self.as_json:
@@ -357,7 +383,8 @@ class Shown:
                 columns.append(" ".join(f"{s}-{t}" for s, t in candidate.alignment))
             if self.matches:
                 columns.append(_shown_match(translation.match))
-            if self.confidence:  # an estimate takes half as long as all other work with text
+            # Only on demand: an estimate takes half as long as all other work on a text.
+            if self.confidence:
                 columns.append(_shown_confidence(translation))
             if self.second:
                 columns.append(translation.by)
@@ -366,13 +393,14 @@ class Shown:
 
 
 def _shown_confidence(translation: Translation) -> str:
-    """Nothing where nobody searched: a match, a line that stays, what a second one said."""
+    """Format the confidence; empty without a search, as for a match of the memory, a line that is
+    not translated, and a second translator's answer."""
     estimate = translation.estimate
     return f"{estimate.good:.3f}" if estimate else ""
 
 
 def _as_estimated(translation: Translation, request: Request) -> dict[str, object]:
-    """The estimate, word by word too, and what errors the two texts show."""
+    """Return the estimate for the text and its words, and the errors that can be seen."""
     estimate = translation.estimate
     if estimate is None:
         return {"confidence": None}
@@ -387,13 +415,14 @@ def _as_estimated(translation: Translation, request: Request) -> dict[str, objec
 
 
 def _uses(translation: Translation, request: Request) -> list[Use]:
-    """What became of the terms in a text."""
+    """Tell how the terms of a text were rendered."""
     glossary, text = request.glossary, translation.source
     return glossary.uses(text, translation.text, request.source_language, request.to)
 
 
 def _shown_match(match: Match | None) -> str:
-    """
+    """Format a match of the translation memory.
+
     >>> _shown_match(Match("Datei öffnen", "Open file", 0.75))
     '75% Datei öffnen = Open file'
     """
@@ -403,9 +432,7 @@ def _shown_match(match: Match | None) -> str:
     return "exact" if match.similarity == EXACT else escaped(near)
 
 
-def _memory(name: str, source: str, target: str) -> Memory | None:
-    if not name:
-        return None
+def _memory(name: str, source: str, target: str) -> Memory:
     if not holds_both_sides(name):
         raise ConfigError(f"--memory {name}: give a .tmx, .xliff, .po or .tsv file.")
     return Memory((pair.source, pair.target) for pair in read_pairs(name, "", (source, target)))
@@ -438,7 +465,7 @@ def _as_json(translation: Translation, alignments: bool) -> dict[str, object]:
 
 @contextmanager
 def destination(output: str) -> Iterator[TextIO]:
-    """Standard output, or a file that gets its name when it is complete."""
+    """Open standard output, or a file that gets its name when it is complete."""
     if not output:
         yield sys.stdout
         return

@@ -1,4 +1,4 @@
-"""What `dragoman translate` does with documents: files of a known format, or text of one."""
+"""Documents in `dragoman translate`: files of a known format, or texts of one."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ LARGEST_FILE = 2**28  # bytes
 
 @dataclass(frozen=True)
 class Documents:
-    """Files, or with a format texts of it, or else all of a file or of standard input."""
+    """The documents of a command line: files, or with a format texts or one input of it."""
 
     files: Sequence[str]
     format: str
@@ -32,7 +32,7 @@ class Documents:
     report: str = ""
 
     def beginning(self) -> str:
-        """Of the first file: what a language can be detected from."""
+        """Return text of the first file, from which a language can be detected."""
         if not self.files:
             return self.texts[0] if self.texts else ""
         with Reader() as reader:
@@ -48,10 +48,11 @@ class Documents:
     def _translate_file(
         self, translator: Translator, reader: Reader, request: Request, name: str
     ) -> None:
-        """A file, into one whose name says the language; a report of it, if one is wanted."""
+        """Translate a file into one named after the language, and write a report on request."""
         outline = read_document(reader, name, self.options)
         request = with_target_language(translator, outline.sample, request)
-        if request.to != self.options.to:  # formats that state their language must know it
+        # Some formats state their language, so they are read again with the target.
+        if request.to != self.options.to:
             outline = read_document(reader, name, replace(self.options, to=request.to))
         path = self.output or translated_name(name, request.to or "translated")
         with _bar(outline.segments, name) as show:
@@ -69,8 +70,8 @@ class Documents:
         print(path)
 
     def _translate_markup(self, translator: Translator, reader: Reader, request: Request) -> None:
-        """Texts of a format, or all of a file or of standard input, to standard output or a
-        file."""
+        """Translate texts of a format, or one input, and write them to a file or standard
+        output."""
         if self.format not in BY_NAME:
             known = ", ".join(BY_NAME)
             raise ConfigError(f"there is no format {self.format!r}; there are {known}.")
@@ -104,7 +105,7 @@ def _file(name: str) -> bytes:
 
 @contextmanager
 def _bar(segments: int, name: str) -> Iterator[Callable[[int], None]]:
-    """How much of a file is done, on standard error, where somebody sees it."""
+    """Show the progress of a file if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

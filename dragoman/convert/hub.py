@@ -9,11 +9,13 @@ A bundle is written under a temporary name and renamed when it is complete. A lo
 processes from converting the same model at the same time.
 """
 
+import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,18 +24,20 @@ from typing import Any, NamedTuple
 from dragoman.bundle.folder import (
     MANIFEST,
     PRETRAINED,
-    Bundle,
     read_card,
     read_manifest,
     write_bundle,
 )
 from dragoman.bundle.folder import model_folders as local_folders
 from dragoman.convert import firefox
-from dragoman.errors import BundleError, DragomanError, needs_package
+from dragoman.errors import BundleError, ConversionError, DragomanError, needs_package
 from dragoman.storage.files import storage_errors
+from dragoman.storage.limited import limited_rows
 
 CACHE_VARIABLE = "DRAGOMAN_CACHE"
 ORIGIN, REVISION, LICENCE = "hub", "revision", "licence"  # on the card of a bundle from the hub
+# Bytes on top of several times the files: importing PyTorch, which reads pickles, maps gigabytes.
+_MEMORY = 2**34
 # OWNER/MODEL, with characters that are safe in a file name.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # The license in the YAML header of a model's page.
@@ -138,9 +142,8 @@ def _convert(name: str, snapshot: Path, folder: Path) -> None:
     """Fetch and convert a model. Small files come first, so that an unsupported model is refused
     before its weights are fetched.
     """
-    from dragoman.convert.from_huggingface import SMALL_FILES, check_settings, from_huggingface
+    from dragoman.convert.from_huggingface import SMALL_FILES, check_settings
     from dragoman.convert.source_folder import SourceFolder
-    from dragoman.convert.to_onnx import to_onnx
 
     revision = snapshot.name
     # All files of one revision, even if the model is updated meanwhile.
@@ -149,36 +152,61 @@ def _convert(name: str, snapshot: Path, folder: Path) -> None:
     with _named(name):
         check_settings(SourceFolder(snapshot))
         _download_weights(name, snapshot)
-        bundle = to_onnx(from_huggingface(snapshot), int8=True)
-    card = dict(bundle.card) | {"converted_from": f"{name} of the Hugging Face hub"}
-    card |= {ORIGIN: name, REVISION: revision}
-    if (licence := _licence(snapshot / "README.md")) is not None:
-        card[LICENCE] = licence
-    _put(replace(bundle, card=card), folder)
+        card = {"converted_from": f"{name} of the Hugging Face hub"}
+        card |= {ORIGIN: name, REVISION: revision}
+        if (licence := _licence(snapshot / "README.md")) is not None:
+            card[LICENCE] = licence
+        _put(convert_huggingface, name, snapshot, folder, card)
+
+
+def convert_huggingface(source: str, folder: str, card: str) -> Iterator[None]:
+    """Convert a folder, in a process with limits: a stranger made its files."""
+    from dragoman.convert.from_huggingface import from_huggingface
+    from dragoman.convert.to_onnx import to_onnx
+
+    bundle = to_onnx(from_huggingface(Path(source)), int8=True)
+    write_bundle(Path(folder), replace(bundle, card=dict(bundle.card) | json.loads(card)))
+    yield from ()
 
 
 def _convert_firefox(name: str, folder: Path) -> None:
     """Fetch and convert a model of Firefox, unless its newest version is in the cache."""
-    from dragoman.convert.from_marian import from_marian
-    from dragoman.convert.to_onnx import to_onnx
-
     # Only the bundle is kept: Firefox's server has the original files.
     with tempfile.TemporaryDirectory() as files:
         model = firefox.download(name, Path(files))
         if _is_current(folder, model.version):
             return
-        bundle = to_onnx(from_marian(Path(files), model.source, model.target))
-    card = dict(bundle.card) | {"converted_from": f"{name}, version {model.version}"}
-    card |= {ORIGIN: name, REVISION: model.version, LICENCE: firefox.LICENCE}
-    _put(replace(bundle, card=card), folder)
+        card = {"converted_from": f"{name}, version {model.version}"}
+        card |= {ORIGIN: name, REVISION: model.version, LICENCE: firefox.LICENCE}
+        _put(convert_firefox, name, Path(files), folder, card, model.source, model.target)
 
 
-def _put(bundle: Bundle, folder: Path) -> None:
-    """Move a bundle into the cache atomically."""
+def convert_firefox(source: str, folder: str, card: str, from_: str, to: str) -> Iterator[None]:
+    """Convert a folder of Firefox's, in a process with limits."""
+    from dragoman.convert.from_marian import from_marian
+    from dragoman.convert.to_onnx import to_onnx
+
+    bundle = to_onnx(from_marian(Path(source), from_, to))
+    write_bundle(Path(folder), replace(bundle, card=dict(bundle.card) | json.loads(card)))
+    yield from ()
+
+
+def _put(
+    convert: Callable[..., Iterator[None]],
+    name: str,
+    source: Path,
+    folder: Path,
+    card: dict[str, str],
+    *more: str,
+) -> None:
+    """Convert a folder and move the bundle into the cache atomically."""
     aside = Path(tempfile.mkdtemp(prefix=".", dir=cache_folder()))
+    size = sum(path.stat().st_size for path in source.iterdir() if path.is_file())
+    arguments = (str(source), str(aside / "new"), json.dumps(card), *more)
     try:
         # In the same file system as the cache, so that the renames are atomic.
-        write_bundle(aside / "new", bundle)
+        rows = limited_rows(convert, name, size, *arguments, memory=_MEMORY, error=ConversionError)
+        deque(rows, maxlen=0)
         if folder.exists():
             folder.rename(aside / "old")
         (aside / "new").rename(folder)

@@ -42,9 +42,11 @@ from dragoman.documents.rounds import (
     translation_rounds,
 )
 from dragoman.documents.segment import texts
+from dragoman.storage.limits import address_space, limit_process
 
 _HEAD = struct.Struct(">II")
 _MOST_FILES = 100  # per process, so that leaks of parsers do not add up
+_MOST_GROWTH = 2**26  # bytes of address space that files may leave behind in a process
 _WINDOW = 32  # segments translated together; progress is reported after each window
 _TRIES = 20
 _NICENESS = 5  # the translator has priority
@@ -108,6 +110,7 @@ class Reader:
         self._cpu_s = 0  # for the file
         self._name = ""
         self._files = 0
+        self._growth = 0  # address space that its files have left behind
         self._late = False
         self.done = 0  # translated segments of the current file
         self.report = Report([])  # on the current file, once it is translated
@@ -153,7 +156,9 @@ class Reader:
 
     @property
     def reusable(self) -> bool:
-        return self._process.poll() is None and self._files < _MOST_FILES
+        """Whether the process may read another file: alive, and not grown by those before."""
+        is_fresh = self._files < _MOST_FILES and self._growth <= _MOST_GROWTH
+        return is_fresh and self._process.poll() is None
 
     def kill(self) -> None:
         """End the process; a caller waiting for its answer gets an error."""
@@ -205,6 +210,7 @@ class Reader:
             raise DocumentError(f"{self._name}: {self._why_dead()}") from None
         finally:
             timer.cancel()
+        self._growth = answer.pop("growth", self._growth)
         if "error" in answer:
             raise DocumentError(answer["error"])
         # A bug of ours, not of the file: raise it with its traceback.
@@ -252,7 +258,7 @@ class _ReaderProcess:
 
     def __init__(self) -> None:
         # Memory of Python itself and its libraries, before any file.
-        self._base = _address_space()
+        self._base = address_space()
         self._document = Document([], lambda segments: b"")
         self._rounds: Rounds | None = None
         self._done = 0
@@ -261,12 +267,14 @@ class _ReaderProcess:
 
     def answer(self, message: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
         if "open" in message:
-            self._rounds = None
             task = message["open"]
             self._cpu_s = task["cpu"]
-            _limit(self._base + task["memory"], self._cpu_s)
+            # The limit counts from what the process has now without this file: pages that other
+            # files left in the heap are not charged to it.
+            base = self.put_away() + self._base - len(blob)
+            limit_process(base + task["memory"], self._cpu_s)
             return {"summary": self._open(task, blob)}, b""
-        _limit(0, self._cpu_s)
+        limit_process(0, self._cpu_s)
         if "unchanged" in message:
             return {}, self._document.write(self._document.segments)
         if "begin" in message:
@@ -279,6 +287,13 @@ class _ReaderProcess:
         ]
         send = self._rounds.send
         return self._advance(lambda: send(results))
+
+    def put_away(self) -> int:
+        """Forget the file; return how much address space is left of this and earlier ones."""
+        self._rounds = None
+        self._document = Document([], lambda segments: b"")
+        self._report = Report([])
+        return address_space() - self._base
 
     def _open(self, task: dict[str, Any], raw: bytes) -> FileSummary:
         fields = task["options"].items()
@@ -312,37 +327,6 @@ class _ReaderProcess:
             return {"report": self._report.rows}, end.value
 
 
-def _address_space() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):
-        return 2**30  # more than Python and NumPy need
-
-
-def _limit(memory: int, cpu_s: int) -> None:
-    """Lower the process's limits, on systems that have them; `memory` 0 leaves memory unlimited."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # on Windows there is only the limit of wall time
-        return
-
-    # Only the soft limit is lowered, so that the next file can have a higher one.
-    def lower(which: int, most: int) -> None:
-        _, hard = resource.getrlimit(which)
-        with suppress(ValueError, OSError):
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(which, (most, hard))
-
-    # No core dumps: they could contain the text of the document.
-    lower(resource.RLIMIT_CORE, 0)
-    if memory:
-        lower(resource.RLIMIT_AS, memory)
-    # The limit counts from the start of the process, the allowance from now.
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    lower(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime) + 1 + cpu_s)
-
-
 def main() -> None:
     """Answer frames until the other side closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side handles Ctrl-C
@@ -370,6 +354,8 @@ def main() -> None:
             answer = {"error": "it is nested too deeply."}
         except Exception:
             answer, reusable = {"defect": traceback.format_exc()}, False
+        if "report" in answer or "error" in answer:  # done with this file
+            answer["growth"] = process.put_away()
         with suppress(BrokenPipeError):
             _send(out, answer, written)
         if not reusable:

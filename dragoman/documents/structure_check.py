@@ -18,7 +18,7 @@ from xml.parsers import expat
 from dragoman.documents.document import Document, DocumentError, ReadOptions, decode_text
 from dragoman.documents.segment import Segment, has_words, word_set
 from dragoman.documents.text_structure import SHAPES, Shape
-from dragoman.storage.safe_xml import open_parser
+from dragoman.storage.safe_xml import open_parser, parse
 
 Read = Callable[[bytes, ReadOptions], Document]
 
@@ -143,7 +143,7 @@ def _xml_shape(raw: bytes) -> Shape:
     parser = open_parser("utf-8")
     parser.UseForeignDTD(True)  # accept &nbsp; of XHTML
     parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.Parse(text.encode("utf-8", "surrogatepass"), True)
+    parse(parser, text.encode("utf-8", "surrogatepass"))
     return counts
 
 

@@ -14,7 +14,7 @@ from xml.parsers import expat
 
 from dragoman.documents.document import DocumentError
 from dragoman.documents.segment import Code, Kind, Segment, serialize
-from dragoman.storage.safe_xml import DoctypeError, open_parser
+from dragoman.storage.safe_xml import HostileXmlError, open_parser, parse
 
 DEEPEST = 200  # levels of nested elements
 MOST_NODES = 2_000_000  # elements and texts: up to half a kilobyte each
@@ -74,8 +74,8 @@ def parse_xml(text: str) -> Element:
         )
     builder = _TreeBuilder(text)
     try:
-        builder.parser.Parse(builder.raw, True)
-    except DoctypeError as error:
+        parse(builder.parser, builder.raw)
+    except HostileXmlError as error:
         raise DocumentError(f"{error}.") from None
     except expat.ExpatError as error:
         line = f", line {error.lineno}" if error.lineno else ""

@@ -1,9 +1,9 @@
-"""A text's translation as clients get it, from those of its sentences."""
+"""The translation of a text in the API's form, joined from those of its sentences."""
 
 from dragoman.decode.translation import Candidate, Translation, word_probabilities
 from dragoman.inspect.words import Axis
 from dragoman.serve import schemas
-from dragoman.serve.models import Route
+from dragoman.serve.served_models import Route
 
 
 def translated(
@@ -13,13 +13,14 @@ def translated(
     alignments: bool,
     confidence: bool = False,
 ) -> schemas.Translated:
-    """A text's translation from those of its sentences: the best of each, the second of each, ...
+    """Join the best candidates of all sentences, then the second ones, and so on.
 
-    Candidates of other pieces may read the same; the best of those is enough.
+    Candidates of different subwords may read the same; only the best of those is kept.
     """
     source_words = (
         [_source_words(route, sentence.source) for sentence in found] if alignments else []
     )
+    # A sentence with fewer candidates repeats its last one.
     count = max(len(sentence.candidates) for sentence in found)
     distinct: dict[str, schemas.Candidate] = {}
     for rank in range(count):
@@ -28,8 +29,10 @@ def translated(
         distinct.setdefault(candidate.text, candidate)
     candidates = [*distinct.values()]
     estimates = [sentence.estimate if confidence else None for sentence in found]
+    # Sentences without a search, such as copied ones, have no estimate.
     known = [estimate for estimate in estimates if estimate]
     sure = [word for estimate in known for word in estimate.words]
+    # Estimates are per word of each sentence; they fit only if every sentence has them.
     if alignments and known and len(sure) == len(candidates[0].words or ()):
         for word, chance in zip(candidates[0].words or (), sure, strict=True):
             word.confidence = round(chance, 4)
@@ -60,7 +63,7 @@ def translated(
 
 
 def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
-    """The words that the alignment counts, between the language tag and the end."""
+    """Return the words that the alignment counts: without the language tag and the end."""
     codec = route.model.translator.codec
     ids = codec.encode_sides([sentence]).lists()[0]
     return Axis.of([codec.source.pieces[i] for i in ids]).labels
@@ -69,7 +72,7 @@ def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
 def _candidate(
     parts: list[Candidate], gaps: list[str], source_words: list[tuple[str, ...]]
 ) -> schemas.Candidate:
-    """The candidates of a text's sentences as one; word numbers count through the text."""
+    """Join one candidate of each sentence; word numbers count through the whole text."""
     text = "".join(part.text + gap for part, gap in zip(parts, [*gaps, ""], strict=True))
     score = sum(part.score for part in parts)
     if not source_words:

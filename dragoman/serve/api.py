@@ -1,26 +1,18 @@
-"""The service's own routes: /v1/..., health and figures."""
+"""The service's own routes: /v1/..., health and metrics."""
 
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from dragoman.decode.promises.glossary import Glossary
 from dragoman.serve import openai, schemas
-from dragoman.serve.door import Route, costs, paying, read_json
-from dragoman.serve.models import NAMES
-from dragoman.serve.requests import (
-    REFUSALS,
-    body_of,
-    refusals,
-    service_of,
-    written,
-)
+from dragoman.serve.door import MeteredRoute, costs, paying, read_json
+from dragoman.serve.requests import body_of, described, refusals, service_of, written
+from dragoman.serve.served_models import NAMES
 
-router = APIRouter(tags=["dragoman"], route_class=Route)
-_KEY: dict[int | str, dict[str, Any]] = {401: REFUSALS[401]}
+router = APIRouter(tags=["dragoman"], route_class=MeteredRoute)
 
 
 @router.post(
@@ -53,7 +45,7 @@ async def translate(request: Request) -> Response:
 def _add_uses(
     glossary: Glossary, texts: Sequence[str], found: Sequence[schemas.Translated]
 ) -> None:
-    """What became of each term, in each translation."""
+    """Add to each translation how it rendered each term."""
     for text, one in zip(texts, found, strict=True):
         uses = glossary.uses(text, one.text, one.source, one.target)
         one.terms = [schemas.Use(**use._asdict()) for use in uses]
@@ -62,11 +54,11 @@ def _add_uses(
 @router.get(
     "/v1/models",
     response_model=schemas.ModelList,
-    responses=_KEY,
+    responses=described(401),
     openapi_extra=costs("request"),
 )
 async def models(request: Request) -> Response:
-    """The models and their languages, as this service and as OpenAI's clients know them."""
+    """List the models and their languages, in this service's form and in OpenAI's."""
     there = service_of(request).models.models
     names = openai.names_of(service_of(request).models)
     shown = [
@@ -94,27 +86,28 @@ async def models(request: Request) -> Response:
 
 @router.get("/healthz", response_model=schemas.Health, openapi_extra=costs("nothing"))
 async def health() -> Response:
-    """Whether the process is alive; it answers even while the engine is stuck."""
+    """Answer while the process is alive, even if the engine hangs."""
     return written(schemas.Health(status="ok"))
 
 
 @router.get(
     "/readyz",
     response_model=schemas.Health,
-    responses={503: REFUSALS[503]},
+    responses=described(503),
     openapi_extra=costs("nothing"),
 )
 async def readiness(request: Request) -> Response:
-    """Whether requests should be sent here: 503 while the engine is stuck or the service is
-    stopping."""
+    """Tell whether to send requests here: 503 while the engine hangs or the service stops."""
     if reason := service_of(request).unready:
         raise HTTPException(503, reason)
     return written(schemas.Health(status="ok"))
 
 
-@router.get("/metrics", response_class=Response, responses=_KEY, openapi_extra=costs("request"))
+@router.get(
+    "/metrics", response_class=Response, responses=described(401), openapi_extra=costs("request")
+)
 async def metrics(request: Request) -> Response:
-    """Figures in Prometheus' text format."""
+    """Return metrics in Prometheus' text format."""
     service = service_of(request)
     gauges = {
         "queue_lines": service.batcher.waiting,
@@ -128,10 +121,11 @@ async def metrics(request: Request) -> Response:
 
 
 def _memory_peak() -> dict[str, int]:
-    """Where the system tells it."""
+    """Measure the process's peak memory, if the system counts it."""
     if sys.platform == "win32":
         return {}
     import resource
 
+    # macOS counts bytes, Linux KiB.
     unit = 1 if sys.platform == "darwin" else 1024
     return {"memory_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}

@@ -1,25 +1,26 @@
-"""Requests of many clients, translated together in slices of work.
+"""Scheduling of many clients' requests on one engine, in slices of work.
 
-The engine has workers, one for each core where it can search a batch on each. A worker takes one
-slice at a time: queries (`decode/query.py`), up to its part of `_SLICE_WORK` positions of the
-model, in the order of a fair queue. So one client's work delays another client by about a slice,
-and while one worker searches, the answers of another are written and the next texts are read. What
-arrives within a few milliseconds, or while all workers are busy, shares a slice. Its queries are
-searched in batches of the same kind and of about the same length, short ones first, and each batch
-is answered as soon as it is done. Before each step of a search a hook notes that there is progress,
-and ends the search if nobody waits for any of its queries any more: their time limit has passed,
-their clients have left, or the service stops.
+The engine has one worker, or one for each core if it can search a batch on each. A worker takes one
+slice at a time: queries (`decode/query.py`) in the order of a fair queue, up to its part of
+`_SLICE_WORK` positions of the model. So one client delays another by about a slice, and while one
+worker searches, the event loop writes the answers of another and reads the next texts. Requests
+that arrive within a few milliseconds, or while all workers are busy, share a slice. The queries of
+a slice are searched in batches of the same kind and about the same length, short ones first, and
+each batch is answered as soon as it is done.
 
-A search of a client that has had more than others waits for them: where there are several workers,
-it stops at its next step, one of theirs takes its place, and it goes on when they have caught up.
+Before each step of a search a hook records progress, and ends the search if no client waits for any
+of its queries any more: their time limit has passed, the clients have left, or the service stops.
 
-A look into a model (`run`) takes seconds and changes the model, so there is one at a time. The
-others wait in a queue of their own, where they hold no worker. Like a search, a look is charged to
-its client, and it ends or makes room at its next step; it makes room even for an only worker.
+A search of a client that is ahead of others makes room for them: with several workers it pauses at
+its next step, a slice of the others takes its place, and it resumes when they have caught up.
 
-An engine with one worker always has the same thread, where its model should be loaded too: torch
-keeps a pool of workers for each thread that ever computed, and an idle pool slows the other one
-down (by 7% on two cores).
+A look into a model (`run`) takes seconds and changes the model, so there is one at a time. Other
+looks wait in a queue of their own, where they occupy no worker. Like a search, a look is charged to
+its client, and it ends or makes room at its next step, even if there is only one worker.
+
+An engine with one worker always uses the same thread, which should also load the model: torch keeps
+a pool of threads for each thread that ever computed, and an idle pool slows the other one down (by
+7% on two cores).
 """
 
 import asyncio
@@ -38,24 +39,31 @@ from dragoman.decode.searcher import Searcher
 from dragoman.serve.fair_queue import FairQueue
 
 T = TypeVar("T")
-# positions of all workers: about a second on two slow cores, and one sentence of each of 64 clients
+# Positions for all workers: about a second on two slow cores, or a sentence of each of 64 clients.
 _SLICE_WORK = 12_000
 _REMEMBERED = 1000  # clients
-_MOST_TIMES = 20.0  # the work expected of a job that it is charged for
-_ALIKE = 4  # times the work of the least in a batch: from sentences of 4 words to those of 25
+# A job is charged for at most so many times its expected work.
+_MOST_TIMES = 20.0
+# The most work in a batch, in multiples of the least: sentences of 4 to 25 words.
+_ALIKE = 4
 _COMPANY_S = 1.0  # after which a client counts as gone
-# Positions by which a client is ahead of those whose jobs come first, and that its own jobs have at
-# least: what has less is done sooner than it is worth waiting.
+# A slice is paused only if its client is ahead, and the slice has work left, by so many positions.
+# A shorter one ends before a pause would pay off.
 _PAUSED_FOR = 1000
-_LOOK_S = 0.25  # after which a search that waits looks whether anybody still wants it
+# How often a paused search checks whether its clients still wait.
+_CHECK_S = 0.25
 _CLOSING_S = 0.25  # for the engine to notice that it should stop
-# Cores that are worth it for a search alone. Two make it 7% faster, and the engine would keep for
-# that a session for each target language, 120 MiB in all.
+# The time of long looks on one core, as seconds for so many positions, until some were measured.
+_LOOKED_S, _LOOKED = 10.0, 100_000.0
+# Positions. The time of shorter looks hardly depends on their length.
+_LONG_LOOK = 5_000
+# With fewer cores, a single search uses one: two make it only 7% faster, and for them the engine
+# would keep a session for each target language, 120 MiB in all.
 _CORES_FOR_ONE = 3
 
 
 class BusyError(Exception):
-    """The queue is full; `retry_after_s` is about the time that it takes to empty it."""
+    """The queue is full; `retry_after_s` estimates the time until it is empty."""
 
     def __init__(self, retry_after_s: int):
         super().__init__(f"too many requests are waiting: try again in {retry_after_s} s.")
@@ -63,26 +71,26 @@ class BusyError(Exception):
 
 
 class StoppingError(Exception):
-    """The service ends before the answer is there."""
+    """The service stops before it can answer."""
 
     def __init__(self) -> None:
         super().__init__("the service is stopping: try again later.")
 
 
-class _NobodyWaitsError(Exception):
-    """Ends a search."""
+class _AbandonedError(Exception):
+    """Ends a search that no client waits for."""
 
 
 @dataclass(eq=False)
 class _Round:
-    """What a client waits for in one go."""
+    """Jobs that a client submitted together."""
 
     client: str
 
 
 @dataclass(eq=False)
 class _Job:
-    """Something for the engine that somebody waits for."""
+    """Work for the engine, and a future for its result."""
 
     round: _Round
     work: int
@@ -90,7 +98,7 @@ class _Job:
 
     @property
     def group(self) -> Hashable:
-        """Jobs of the same group can be done together."""
+        """Jobs of the same group can share a batch."""
         return id(self)
 
 
@@ -102,7 +110,7 @@ class _Call(_Job):
 
 @dataclass(eq=False)
 class _Turn:
-    """A look into a model that may begin once `come` is done."""
+    """A queued look into a model. It may begin when `come` is done."""
 
     work: int
     come: "asyncio.Future[None]"
@@ -120,13 +128,13 @@ class _Search(_Job):
 
 @dataclass(eq=False)
 class _Worker:
-    """Somebody at work on a slice."""
+    """The work on one slice."""
 
-    progress: float = field(default_factory=time.monotonic)  # of the last step of its search
+    progress: float = field(default_factory=time.monotonic)  # time of its last step
     cpu_s: float = 0.0
-    jobs: "list[_Job]" = field(default_factory=list)  # which it is at, or will be
+    jobs: "list[_Job]" = field(default_factory=list)  # not finished yet
     may_go_on: Event = field(default_factory=Event)
-    paused: bool = False  # another is at work in its place
+    paused: bool = False  # another slice has its place
     task: "asyncio.Task[None] | None" = None
 
     @property
@@ -135,7 +143,7 @@ class _Worker:
 
     @property
     def only_client(self) -> str | None:
-        """Whose slice it is, if it can wait for others: those of several clients do not."""
+        """Return the client whose slice it is, or None for several: those are never paused."""
         clients = {job.round.client for job in self.jobs}
         return clients.pop() if len(clients) == 1 else None
 
@@ -153,16 +161,17 @@ class Batcher:
         self.queue_lines, self.gather_s, self.slice_work = queue_lines, gather_s, slice_work
         self.batches = self.lines = self.abandoned = 0
         self._queue: FairQueue[_Job] = FairQueue(credit=slice_work)
-        self._looks: FairQueue[_Turn] = FairQueue()  # those that wait for the one under way
+        self._looks: FairQueue[_Turn] = FairQueue()  # waiting for the one under way
         self._look: _Turn | None = None
-        self._lines: Counter[str] = Counter()  # queries of each client that are not answered yet
-        self._jobs: set[_Job] = set()  # likewise
+        self._looked_s, self._looked = _LOOKED_S, _LOOKED
+        self._lines: Counter[str] = Counter()  # unanswered queries by client
+        self._jobs: set[_Job] = set()  # unanswered
         self._requests = 0
-        self._came: dict[str, float] = {}  # the last two clients, and when
+        self._came: dict[str, float] = {}  # the last two clients and their times
         self._arrived = asyncio.Event()
         self._last_batch_s = 0.0
         self._seconds_per_line, self._seconds_per_work = 0.05, 1e-4  # running means
-        # by client: how long its work took, in times of what others' takes
+        # By client: how long its work took, relative to the work of others.
         self._times: defaultdict[str, float] = defaultdict(lambda: 1.0)
         self._busy: set[_Worker] = set()
         self._stopped = False
@@ -172,7 +181,7 @@ class Batcher:
         self._loop = asyncio.create_task(self._serve())
 
     def stop(self) -> None:
-        """Whoever still waits is told so, and a search under way ends with its next step."""
+        """Fail all waiting jobs, and let searches end at their next step."""
         self._stopped = True
         for job in self._jobs:
             if not job.done.done():
@@ -180,14 +189,12 @@ class Batcher:
         while self._looks:
             if not (turn := self._looks.pop()).come.done():
                 turn.come.set_exception(StoppingError())
+        # Paused threads wake up, and see that they should stop.
         for worker in self._busy:
             worker.may_go_on.set()
 
     async def close(self) -> None:
-        """Stop, and give the engine a moment to notice.
-
-        An engine that is stuck is not waited for.
-        """
+        """Stop, and give the engine a moment to notice; do not wait for one that hangs."""
         self.stop()
         self._arrived.set()
         tasks = [self._loop, *(worker.task for worker in self._busy)]
@@ -200,20 +207,20 @@ class Batcher:
         return self._lines.total()
 
     def stuck_for(self) -> float:
-        """Seconds since the last step of the worker that has been silent longest."""
+        """Return the seconds since the last step of the slowest worker."""
         now = time.monotonic()
         return max((now - worker.progress for worker in self._busy), default=0.0)
 
-    async def search(
-        self,
-        searcher: Searcher,
-        queries: Sequence[Query],
-        client: str = "",
-        admitted: bool = False,
-    ) -> list[Hypotheses]:
-        """The hypotheses of each query.
+    def look_seconds(self, work: int) -> float:
+        """Estimate the processor time of a look from earlier long ones."""
+        return work * self._looked_s / self._looked
 
-        `admitted`: whether the queue has taken this request already, and may not refuse it now.
+    async def search(
+        self, searcher: Searcher, queries: Sequence[Query], client: str = "", admitted: bool = False
+    ) -> list[Hypotheses]:
+        """Search for the hypotheses of each query.
+
+        `admitted` tells that the queue has accepted this request before and must not refuse it.
         """
         batch = _Round(client)
         future = asyncio.get_running_loop().create_future
@@ -223,10 +230,7 @@ class Batcher:
         return await self._do(jobs, batch, admitted)
 
     async def run(self, function: Callable[[OnStep], T], work: int, client: str = "") -> T:
-        """A look into a model, in its turn.
-
-        The function is handed a hook, which it should call often.
-        """
+        """Run a look into a model in its turn. The function gets a hook that it must call often."""
         batch, future = _Round(client), asyncio.get_running_loop().create_future
         turn = _Turn(work, future())
         call = _Call(batch, work, future(), function, turn)
@@ -238,14 +242,14 @@ class Batcher:
             return answer  # type: ignore[no-any-return]
         finally:
             self._looks.discard(client, batch)
-            # Else its worker says so: it may be in the model until its next step.
+            # Otherwise its worker ends it: it may be in the model until its next step.
             if not any(call in worker.jobs for worker in self._busy):
                 self._end_look(turn)
 
     def _next_look(self) -> None:
         while self._look is None and self._looks:
             turn = self._looks.pop()
-            if not turn.come.done():  # else its client has just left
+            if not turn.come.done():  # its client has not left
                 self._look = turn
                 turn.come.set_result(None)
 
@@ -265,6 +269,7 @@ class Batcher:
         for job in jobs:
             self._queue.push(client, batch, job)
         self._requests += 1
+        # Removed first, so that the dictionary is ordered by the last request of each client.
         self._came.pop(client, None)
         self._came[client] = time.monotonic()
         if len(self._came) > 2:
@@ -272,19 +277,19 @@ class Batcher:
         self._arrived.set()
         try:
             return list(await asyncio.gather(*(job.done for job in jobs)))
-        finally:  # all is done, or one failed, or nobody waits any more
+        finally:  # all jobs are done, one failed, or the client has left
             for job in jobs:
                 job.done.cancel()
             self._queue.discard(client, batch)
             self._jobs.difference_update(jobs)
             self._lines[client] -= len(jobs)
-            self._lines += Counter()  # drops the clients who have nothing here
+            self._lines += Counter()  # drops clients with zero
 
     def admit(self, client: str, lines: int) -> None:
-        """Whether a client's lines are let in.
+        """Raise `BusyError` if the queue has no room for so many lines of a client.
 
-        A full queue still takes a client that has less than its share; a single request is always
-        taken.
+        A full queue still accepts a client with less than an even share. An empty queue accepts a
+        request of any size.
         """
         waiting = self.waiting
         if not waiting or waiting + lines <= self.queue_lines:
@@ -305,8 +310,9 @@ class Batcher:
                 if not self._queue:
                     break
                 await self._gather()
-                if not self._queue:  # whoever waited has left
+                if not self._queue:  # all clients left meanwhile
                     continue
+                # Decided before the slice is taken, which empties the queue.
                 alone = not self._busy and not self._has_company()
                 slice_ = self._slice()
                 worker = _Worker()
@@ -315,7 +321,7 @@ class Batcher:
                 worker.task = asyncio.create_task(self._work(worker, slice_, alone))
 
     def _has_company(self) -> bool:
-        """Whether two clients or more were here just now, and will want a core soon."""
+        """Tell whether two or more clients came recently, and are likely to need cores soon."""
         earliest = time.monotonic() - _COMPANY_S
         return sum(came > earliest for came in self._came.values()) > 1
 
@@ -324,10 +330,10 @@ class Batcher:
         return sum(not worker.paused for worker in self._busy)
 
     def _has_room(self) -> bool:
-        """Whether somebody may begin or go on; for those who come first, another makes room."""
+        """Tell whether a slice may begin or resume; pause another one if its client is ahead."""
         if self._at_work < self.workers:
             return True
-        # As many as there are workers may wait: each keeps the memory of its search.
+        # A paused search keeps its memory, so there are at most as many as there are workers.
         if not self._queue or len(self._busy) >= 2 * self.workers:
             return False
         ahead = [worker for worker in self._busy if not worker.paused and self._may_wait(worker)]
@@ -339,14 +345,14 @@ class Batcher:
         return True
 
     def _may_wait(self, worker: _Worker) -> bool:
-        """Whether it is worth it that a slice makes room: always for a look, which takes longer
-        than its work says."""
+        """Tell whether pausing a slice pays off. For a look it always does: looks take longer than
+        their work says."""
         if any(isinstance(job, _Call) for job in worker.jobs):
             return self._lead(worker) > 0
         return self.workers > 1 and min(self._lead(worker), worker.work) > _PAUSED_FOR
 
     def _next_paused(self) -> _Worker | None:
-        """Who waits for others, if none of them has to come first any more."""
+        """Return a paused worker whose client is no longer ahead of the queue."""
         paused = [worker for worker in self._busy if worker.paused]
         if not paused:
             return None
@@ -354,13 +360,14 @@ class Batcher:
         return first if self._lead(first) <= 0 else None
 
     def _lead(self, worker: _Worker) -> float:
-        """How far the client of a search is ahead of the next one in the queue, in positions."""
+        """Return by how many positions a slice's client is ahead of the next in the queue."""
         if (client := worker.only_client) is None or not self._queue:
             return 0.0
         return self._queue.lead(client)
 
     async def _work(self, worker: _Worker, slice_: list[_Job], alone: bool) -> None:
-        """A slice in batches. What is alone in the service gets all cores, if there are enough."""
+        """Work on a slice, batch by batch. A single job in an idle service gets all cores, if
+        there are enough."""
         try:
             alone = alone and len(slice_) == 1 and not self._queue
             at_once = 0 if alone and self.workers >= _CORES_FOR_ONE else 1
@@ -376,23 +383,24 @@ class Batcher:
             self._arrived.set()
 
     async def _gather(self) -> None:
-        """Wait while lines keep coming: a few milliseconds, or a tenth of what the last batch took.
+        """Wait while requests keep coming: a few milliseconds, or a tenth of the last batch's time.
 
-        The clients of the last batch ask again as soon as they have their answers: one batch of all
-        of them is much less work than a small one of the first to come and a large one of the rest.
+        The clients of the last batch ask again as soon as they have their answers. One batch of
+        all of them is much less work than a small one for the first and a large one for the rest.
         """
         latest = time.monotonic() + max(self.gather_s, 0.1 * self._last_batch_s)
         seen = -1
         while seen < self._requests and time.monotonic() < latest and not self._stopped:
-            # whoever comes now is too late for this slice
+            # The slice is full: later requests would not fit into it.
             if self._queue.first_work >= self.slice_work // self.workers:
                 break
             seen = self._requests
             await asyncio.sleep(self.gather_s / 2)
 
     def _slice(self) -> list[_Job]:
-        """The next jobs in fair order: a worker's part of a slice, or of what waits if that is less
-        than the idle workers could do. Who is further ahead than that has to wait."""
+        """Take the next jobs in fair order: a worker's part of a slice, or of the queue if that is
+        shorter. Clients whose clocks are ahead by more than that have to wait."""
+        # An equal part of the queue for each idle worker, so that all of them get work.
         idle = self.workers - self._at_work
         most: float = min(self.slice_work // self.workers, ceil(self._queue.work / idle))
         last = self._queue.clock + most
@@ -400,7 +408,7 @@ class Batcher:
         while self._queue and (
             not jobs or (self._queue.clock <= last and self._cost(self._queue.peek()) <= most)
         ):
-            # A look has a slice of its own: so it can make room without keeping others waiting.
+            # A look has a slice of its own, so that pausing it delays no other client's job.
             if isinstance(self._queue.peek(), _Call) and jobs:
                 break
             jobs.append(self._queue.pop())
@@ -410,7 +418,7 @@ class Batcher:
         return jobs
 
     def _cost(self, job: _Job) -> float:
-        """Its work, and more if that of its client took longer than others' before."""
+        """Return a job's work, scaled up if its client's work has taken longer than others'."""
         return job.work * max(1.0, self._times[job.round.client])
 
     async def _search(self, worker: _Worker, batch: list[_Job], at_once: int) -> None:
@@ -423,7 +431,7 @@ class Batcher:
             answers = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._on_thread, worker, batch, at_once
             )
-        except _NobodyWaitsError:
+        except _AbandonedError:
             self.abandoned += 1
             return
         except Exception as error:
@@ -433,6 +441,8 @@ class Batcher:
             return
         finally:
             self._correct(batch, worker.cpu_s - before)
+            if isinstance(batch[0], _Call):
+                self._learn_from_look(batch[0], worker.cpu_s - before)
         self.batches += 1
         self._last_batch_s = time.monotonic() - started
         taken_s = self._last_batch_s / len(batch) / self.workers
@@ -443,30 +453,41 @@ class Batcher:
                 self.lines += 1
 
     def _correct(self, batch: list[_Job], cpu_s: float) -> None:
-        """Charge clients for the time that their work took, not for what it was expected to take.
+        """Charge clients for the time that their work took rather than for the expected work.
 
-        A sentence ends when it ends, and a text of digits when it may go on no longer: expected
-        work of the second kind takes three times as long.
+        Expected work assumes the longest translation. A sentence ends earlier, but the translation
+        of a text of digits does not: the same expected work takes three times as long.
         """
         work = sum(job.work for job in batch)
+        # An exponential running mean: the machine's speed and its load change.
         self._seconds_per_work += 0.1 * (cpu_s / work - self._seconds_per_work)
         times = min(cpu_s / max(self._seconds_per_work, 1e-9) / work, _MOST_TIMES)
         for job in batch:
             self._queue.correct(job.round.client, round((times - 1) * job.work))
+        # Forgetting all costs each client a few wrong charges, and no list of recent use.
         if len(self._times) > _REMEMBERED:
             self._times.clear()
         for client in {job.round.client for job in batch}:
             self._times[client] += 0.3 * (times - self._times[client])
 
+    def _learn_from_look(self, look: _Call, cpu_s: float) -> None:
+        # An abandoned look took less than it needs, so it counts only if that is much already.
+        is_whole = not look.done.done()
+        if look.work >= _LONG_LOOK and (is_whole or cpu_s > self.look_seconds(look.work)):
+            self._looked_s += cpu_s
+            self._looked += look.work
+            if self._looked > 10 * _LOOKED:
+                self._looked_s, self._looked = self._looked_s / 2, self._looked / 2
+
     def _on_thread(self, worker: _Worker, batch: list[_Job], at_once: int) -> Sequence[Any]:
-        """The answer to each job of a batch."""
+        """Compute the answers to a batch, in a thread of the engine."""
 
         def on_step() -> None:
             while True:
                 worker.progress = time.monotonic()
                 if self._stopped or all(job.done.done() for job in batch):
-                    raise _NobodyWaitsError
-                if worker.may_go_on.wait(_LOOK_S):
+                    raise _AbandonedError
+                if worker.may_go_on.wait(_CHECK_S):
                     return
 
         began = time.thread_time()
@@ -482,10 +503,10 @@ class Batcher:
 
 
 def _batches(jobs: Sequence[_Job]) -> list[list[_Job]]:
-    """Those that are well done together, short ones first.
+    """Group jobs into batches, short ones first.
 
-    A search takes as many steps as its longest sentence. So a sentence does not share it with one
-    of several times its work, whose client may be another.
+    A search takes as many steps as its longest sentence, so a sentence does not share a batch with
+    one of several times its work, which may be another client's.
     """
     groups: dict[Hashable, list[_Job]] = {}
     for job in jobs:
@@ -501,7 +522,7 @@ def _batches(jobs: Sequence[_Job]) -> list[list[_Job]]:
 
 
 def _alike(jobs: Sequence[_Job]) -> list[list[_Job]]:
-    """Parts of jobs with about the same work."""
+    """Split jobs into groups of about the same work."""
     parts: list[list[_Job]] = []
     for job in sorted(jobs, key=lambda job: job.work):
         if not parts or job.work > _ALIKE * parts[-1][0].work:

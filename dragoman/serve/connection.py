@@ -1,8 +1,7 @@
-"""One connection: HTTP as uvicorn speaks it, with limits of size and time.
+"""One connection: uvicorn's HTTP with limits of size and time.
 
 uvicorn reads headers of any size and waits for them forever. Here the head of a request has a
-largest size, and a client has time limits to send the head, to send the body, and to take the
-answer.
+largest size, and there are time limits to send the head, to send the body, and to take the answer.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from dragoman.serve.batcher import StoppingError
 
 _HEARD = count()
 _LINGER_S = 0.5  # for a request that is on its way while the service stops
-_PIPELINED = 16  # requests of one connection that may wait for the answer to the one before
+_PIPELINED = 16  # requests of one connection that may wait for earlier answers
 
 
 @dataclass(frozen=True)
@@ -27,16 +26,16 @@ class ConnectionLimits:
     connections: int = 1000
     per_client: int = 100
     head_bytes: int = 32 * 1024
-    receive_s: float = 10.0  # for the head of a request, and as long for its body
+    receive_s: float = 10.0  # for the head of a request, and again for its body
     idle_s: float = 10.0  # between two requests
     send_s: float = 30.0  # for a client to take its answer
 
 
 @dataclass
 class _Head:
-    """Request line and headers while they are read."""
+    """Sizes of a request line and headers that are being read."""
 
-    received: int = 0  # bytes that came for them alone
+    received: int = 0  # bytes in packets that contain nothing else
     parsed: int = 0  # bytes that the parser has handed over
 
 
@@ -47,50 +46,54 @@ class Connection(HttpToolsProtocol):
         super().__init__(**given)
         self._limits, self._closed = limits, closed
         self.client_name = client
-        self.admitted = True  # else the service stops, and every request is refused
-        self.heard_at = 0  # a count of what came: the loop's clock does not tell all apart
+        self.admitted = True  # false: every request gets 503, because the service stops
+        # Orders connections by their last packet. A counter, because several packets can have the
+        # same time on the loop's clock.
+        self.heard_at = 0
         self._head: _Head | None = None
         self._in_body = False
         self._unanswered: list[RequestResponseCycle] = []
         self._refusal = (400, "this is not HTTP.")
         self._refused = False
         self._stopping = False
-        # time for the client to send what it began
+        # Time limits for the client: to send what it began, and to take its answer.
         self._receiving: asyncio.TimerHandle | None = None
-        self._sending: asyncio.TimerHandle | None = None  # time for it to take its answer
+        self._sending: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.heard_at = next(_HEARD)
-        # Without a buffer we are told of every byte that the client does not take, and `send_s`
-        # runs.
+        # Without a buffer `pause_writing` is called as soon as the client does not take a byte,
+        # and `send_s` begins.
         transport.set_write_buffer_limits(high=0)
         self._wait_for_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        super().connection_lost(exc)  # which calls resume_writing
-        for cycle in self._unanswered:  # uvicorn tells only the last one
+        super().connection_lost(exc)  # calls resume_writing
+        # uvicorn only notifies the last request of a pipeline.
+        for cycle in self._unanswered:
             cycle.disconnected = True
             cycle.message_event.set()
         self._closed()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it only waits for its client to send something."""
+        """Tell whether it only waits for its client to send something."""
         return self._receiving is not None or self.timeout_keep_alive_task is not None
 
-    # What the client sends
+    # Receiving
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:  # what is left of a connection that closes after its last answer
+        if self._refused:  # the connection closes after its last answer
             return
         self.heard_at = next(_HEARD)
         if self._head is None and not self._in_body:
             self._begin_head()
         head = self._head
         super().data_received(data)
-        # all of it belongs to the head; the parser may hold it back
+        # The packet did not complete the head, so all of it belongs there. The parser may have
+        # kept a part to itself, which `_count` does not see.
         if head is not None and head is self._head:
             head.received += len(data)
             if head.received > self._limits.head_bytes:
@@ -101,19 +104,19 @@ class Connection(HttpToolsProtocol):
         if self._head is None:
             self._begin_head()
         if len(self.pipeline) >= _PIPELINED:
-            self._stop_parsing(429, "too many requests at once on one connection.")
+            self._stop_parsing(429, "too many pipelined requests on one connection.")
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._head is not None:  # else it is a trailer, which nobody reads
+        if self._head is not None:  # trailers after a chunked body are ignored
             self._count(len(name) + len(value))
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        super().on_headers_complete()  # which raises where the path is no path
+        super().on_headers_complete()  # raises if the path is malformed
         self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete]
         self._unanswered.append(self.cycle)
         self._head, self._in_body = None, True
@@ -123,7 +126,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_body = False
-        if self.cycle.response_complete:  # it was answered early, and uvicorn has no timer any more
+        # After an early answer uvicorn set its idle timer, and the rest of the body cancelled it.
+        if self.cycle.response_complete:
             self._wait_for_more()
         else:
             self._stop_waiting()
@@ -149,7 +153,7 @@ class Connection(HttpToolsProtocol):
             self._receiving.cancel()
             self._receiving = None
 
-    # What it does not take
+    # Sending
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -162,12 +166,16 @@ class Connection(HttpToolsProtocol):
             self._sending.cancel()
             self._sending = None
 
-    # The end
+    # Stopping
 
     def shutdown(self) -> None:
-        """Close after the answers to all that has come. A connection without a request has a
-        moment: the request may be on its way, and closing now would reset the connection."""
+        """Close after answering every request that has arrived.
+
+        A connection without one stays for a moment: a request may be on its way, and closing now
+        would reset the connection.
+        """
         self._stopping = True
+        # With keep_alive off, uvicorn closes the connection after the answer.
         if self._is_answered:
             self.loop.call_later(_LINGER_S, self._close)
         else:
@@ -188,10 +196,8 @@ class Connection(HttpToolsProtocol):
         return 431, f"the head of the request is larger than {self._limits.head_bytes:,} bytes."
 
     def _stop_parsing(self, status: int, message: str) -> None:
-        """For the parser's callbacks: only an exception ends it.
-
-        Then uvicorn calls `send_400_response`.
-        """
+        """End parsing from a callback; uvicorn catches the exception and calls
+        `send_400_response`."""
         self._refusal = status, message
         raise ValueError(message)
 
@@ -199,18 +205,20 @@ class Connection(HttpToolsProtocol):
         self.refuse(*self._refusal)
 
     def refuse(self, status: int, message: str) -> None:
-        """Answer what is being read, and close.
+        """Answer the request that is being read, and close.
 
-        Not if an answer is under way, or another is due before.
+        The answer is omitted if another one has started or is due first.
         """
         if self.transport.is_closing():
             return
-        if self.pipeline and status == 429:  # those that wait are answered first
+        if self.pipeline and status == 429:  # answer the requests that wait first
             self._refused = True
             self._stop_waiting()
             self.pipeline[0][0].keep_alive = False
             return
-        last = self.cycle  # of the request that is being read, if its head is complete
+        last = self.cycle  # belongs to the request being read once its head is complete
+        # An answer may be written only if no other is under way or due before it: HTTP/1.1 answers
+        # in the order of requests.
         if self._in_body:
             free = not self.pipeline and not last.response_started
         else:
@@ -221,7 +229,7 @@ class Connection(HttpToolsProtocol):
 
 
 def bare_answer(status: int, message: str) -> bytes:
-    """An answer of the connection itself, before there is a request to answer."""
+    """Format an answer of the connection itself, for which there is no request yet."""
     body = json.dumps({"error": message}).encode("ascii")
     head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode("ascii") + body

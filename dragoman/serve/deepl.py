@@ -1,8 +1,7 @@
-"""An API compatible with DeepL's version 2: /v2/translate, glossaries, documents, languages, usage.
-The official clients work unchanged, with our address for their server.
+"""An API compatible with DeepL's version 2: translation, glossaries, documents, languages, usage.
 
-A key comes as `Authorization: DeepL-Auth-Key KEY`, or as to our other routes. Errors are
-`{"message": …}`.
+DeepL's official clients work unchanged if they get this service's address. A key may be sent as
+`Authorization: DeepL-Auth-Key KEY`, or as to the other routes. Errors are `{"message": …}`.
 """
 
 import asyncio
@@ -11,9 +10,8 @@ import io
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
@@ -21,32 +19,21 @@ from fastapi.responses import JSONResponse
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.documents.formats import BY_NAME, TAGGED
 from dragoman.serve import schemas
-from dragoman.serve.documents import Job, as_file, jobs_of
-from dragoman.serve.door import (
-    FORMS,
-    JSON,
-    DeeplRoute,
-    costs,
-    paying,
-    read_fields,
-    read_upload,
-)
-from dragoman.serve.models import NAMES
-from dragoman.serve.requests import (
-    A_FILE,
-    body_of,
-    refusals,
-    service_of,
-)
+from dragoman.serve.documents import DocumentJob, as_file, jobs_of
+from dragoman.serve.door import FORMS, JSON, DeeplRoute, costs, paying, read_fields, read_upload
+from dragoman.serve.requests import A_FILE, body_of, described, refusals, service_of, written
+from dragoman.serve.served_models import NAMES
 from dragoman.text.languages import AUTO
 
 router = APIRouter(prefix="/v2", tags=["DeepL"], route_class=DeeplRoute)
 MOST_TEXTS = 50
 MOST_GLOSSARIES = 1000  # of a key
 MOST_GLOSSARY_BYTES = 2**24  # of a key
-_LONGEST_NAME, _LONGEST_CODE = 200, 20  # characters; neither counts as a glossary's bytes
 MOST_BYTES = 2**27  # of all glossaries
-_READY = 8  # glossaries that are kept as they are used, many times as large as their entries
+# Characters. Names and codes are not counted in the bytes of a glossary, so they are short.
+_LONGEST_NAME, _LONGEST_CODE = 200, 20
+# Parsed glossaries in memory; each takes many times the memory of its entries.
+_READY = 8
 _ACCEPTED = frozenset(
     ["text", "target_lang", "source_lang", "glossary_id", "tag_handling", "ignore_tags"]
 )
@@ -54,47 +41,32 @@ _BODIES = (JSON, *FORMS)
 _REQUEST = costs("request")
 _REFUSALS = refusals(400, 403, schema=schemas.DeeplError)
 _NOT_FOUND = refusals(400, 403, 404, schema=schemas.DeeplError)
-_FULL: dict[int | str, dict[str, Any]] = {
-    456: {"model": schemas.DeeplError, "description": "Too many glossaries are kept."}
-}
-_ENTRIES: dict[int | str, dict[str, Any]] = {
+_FULL = described(456, schema=schemas.DeeplError)
+_ENTRIES: dict[int | str, Any] = {
     200: {
         "description": "Lines of source TAB target.",
         "content": {"text/tab-separated-values": {"schema": {"type": "string"}}},
     }
 }
-# DeepL's clients ask for these as targets, and some offer only what is listed.
+# DeepL's clients send these targets, and some offer only the languages that are listed.
 _REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
 _STATES = {"waiting": "queued", "translating": "translating", "done": "done", "failed": "error"}
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """A glossary that a client left here."""
+class _Kept(NamedTuple):
+    """A glossary of a client, unparsed."""
 
-    key: str
-    name: str
-    source: str
-    target: str
+    info: schemas.DeeplGlossary
     entries: str  # lines of source TAB target
-    created: str
-    count: int
-    owner: str = ""
+    owner: str
 
-    def shown(self) -> dict[str, Any]:
-        return {
-            "glossary_id": self.key,
-            "name": self.name,
-            "ready": True,
-            "source_lang": self.source,
-            "target_lang": self.target,
-            "creation_time": self.created,
-            "entry_count": self.count,
-        }
+    @property
+    def key(self) -> str:
+        return self.info.glossary_id
 
 
 class Glossaries:
-    """All that clients left here. Each belongs to a key, and others do not see it."""
+    """The glossaries of all clients. Each belongs to a key, and other keys do not see it."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
@@ -113,8 +85,8 @@ class Glossaries:
         own = self.of(kept.owner)
         if len(own) >= MOST_GLOSSARIES:
             raise HTTPException(456, f"{MOST_GLOSSARIES} glossaries are kept: delete one.")
-        for those, most in ((own, MOST_GLOSSARY_BYTES), (self._kept.values(), MOST_BYTES)):
-            if sum(len(one.entries) for one in those) + len(kept.entries) > most:
+        for glossaries, most in ((own, MOST_GLOSSARY_BYTES), (self._kept.values(), MOST_BYTES)):
+            if sum(len(one.entries) for one in glossaries) + len(kept.entries) > most:
                 raise HTTPException(456, f"glossaries may have {most:,} characters: delete one.")
         self._kept[kept.key] = kept
         self._keep_ready(kept.key, glossary)
@@ -149,16 +121,17 @@ def _text(
 
 
 def _names(fields: Mapping[str, Any], name: str) -> list[str]:
-    """A list of names, or a text with commas between them."""
+    """Read a list of names, or a text with commas between them."""
     given = fields.get(name) or []
     names = given.split(",") if isinstance(given, str) else given
     if not isinstance(names, list) or not all(isinstance(entry, str) for entry in names):
-        raise HTTPException(400, f"{name}: a list of names is wanted.")
+        raise HTTPException(400, f"{name} must be a list of names.")
     return [entry.strip() for entry in names if entry.strip()]
 
 
 def _code(given: str) -> str:
-    """
+    """Return our code for a language.
+
     >>> _code("EN-GB")
     'en'
     """
@@ -186,16 +159,16 @@ async def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
     openapi_extra=costs("work") | body_of(schemas.DeeplRequest, _BODIES),
 )
 async def translate(request: Request) -> Response:
-    """Translate texts; with tag_handling they are HTML or XML. Preferences and the like change
-    nothing, and `ignored` in the answer names them."""
+    """Translate texts; with tag_handling they are HTML or XML. Fields without effect, such as
+    preferences, are named in `ignored` of the answer."""
     fields = await read_fields(request)
     texts = fields.get("text")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise HTTPException(400, "text: a text or a list of texts is wanted.")
+        raise HTTPException(400, "text must be a string or a list of strings.")
     if not 1 <= len(texts) <= MOST_TEXTS:
-        raise HTTPException(400, f"text: from 1 to {MOST_TEXTS} texts are taken.")
-    # As DeepL answers where it has no such forms. A mere preference is none that must be met.
+        raise HTTPException(400, f"text must have from 1 to {MOST_TEXTS} texts.")
+    # DeepL's own answer for languages without such forms. It ignores a mere preference there.
     if _text(fields, "formality", "default") in ("more", "less"):
         raise HTTPException(400, "'formality' is not supported for given 'target_lang'.")
     source = _code(_text(fields, "source_lang", "")) or AUTO
@@ -241,12 +214,13 @@ _KIND = {
     openapi_extra=_REQUEST | {"parameters": [_KIND]},
 )
 async def languages(request: Request) -> Response:
-    """Sources, or with `type=target` targets; the official client sends that as a form, by GET."""
+    """List source languages, or with `type=target` target languages."""
+    # The official client sends the type as a form, by GET.
     kind = request.query_params.get("type") or _text(await read_fields(request), "type", "source")
     pairs = service_of(request).models.languages
     codes = [code for code, targets in pairs.items() if targets]
     if kind == "target":
-        targets = sorted({target for into in pairs.values() for target in into})
+        targets = service_of(request).models.targets
         codes = [shown for code in targets for shown in (code, *_REGIONS.get(code, ()))]
     return JSONResponse(
         [
@@ -264,7 +238,7 @@ async def languages(request: Request) -> Response:
     "/usage", response_model=schemas.DeeplUsage, responses=_REFUSALS, openapi_extra=_REQUEST
 )
 async def usage(request: Request) -> Response:
-    """Characters with this key since the service began; there is no limit to all of them."""
+    """Return the characters of this key since the service started; their sum has no limit."""
     return JSONResponse(
         {
             "character_count": service_of(request).metrics.characters_of[paying(request).key],
@@ -281,7 +255,7 @@ async def usage(request: Request) -> Response:
     openapi_extra=_REQUEST | body_of(schemas.DeeplGlossaryRequest, _BODIES),
 )
 async def create_glossary(request: Request) -> Response:
-    """Kept as long as the service runs."""
+    """Keep a glossary as long as the service runs."""
     fields = await read_fields(request)
     entries = _text(fields, "entries")
     if _text(fields, "entries_format", "tsv") == "csv":
@@ -291,18 +265,18 @@ async def create_glossary(request: Request) -> Response:
             raise HTTPException(400, f"entries: it is not CSV ({error}).") from None
         entries = "".join("\t".join(row[:2]) + "\n" for row in rows if row)
     glossary = await asyncio.to_thread(Glossary.parse, entries)
-    kept = _Kept(
-        secrets.token_hex(16),
-        _text(fields, "name", "", _LONGEST_NAME),
-        _code(_text(fields, "source_lang", longest=_LONGEST_CODE)),
-        _code(_text(fields, "target_lang", longest=_LONGEST_CODE)),
-        entries,
-        datetime.now(UTC).isoformat(),
-        len(glossary.terms),
-        paying(request).key,
+    info = schemas.DeeplGlossary(
+        glossary_id=secrets.token_hex(16),
+        name=_text(fields, "name", "", _LONGEST_NAME),
+        ready=True,
+        source_lang=_code(_text(fields, "source_lang", longest=_LONGEST_CODE)),
+        target_lang=_code(_text(fields, "target_lang", longest=_LONGEST_CODE)),
+        creation_time=datetime.now(UTC).isoformat(),
+        entry_count=len(glossary.terms),
     )
+    kept = _Kept(info, entries, paying(request).key)
     _glossaries(request).add(kept, glossary)
-    return JSONResponse(kept.shown(), 201)
+    return written(info, 201)
 
 
 @router.get(
@@ -312,9 +286,8 @@ async def create_glossary(request: Request) -> Response:
     openapi_extra=_REQUEST,
 )
 async def list_glossaries(request: Request) -> Response:
-    return JSONResponse(
-        {"glossaries": [kept.shown() for kept in _glossaries(request).of(paying(request).key)]}
-    )
+    kept = _glossaries(request).of(paying(request).key)
+    return written(schemas.DeeplGlossaries(glossaries=[one.info for one in kept]))
 
 
 @router.get(
@@ -324,16 +297,9 @@ async def list_glossaries(request: Request) -> Response:
     openapi_extra=_REQUEST,
 )
 async def glossary_pairs(request: Request) -> Response:
-    pairs = service_of(request).models.languages
-    return JSONResponse(
-        {
-            "supported_languages": [
-                {"source_lang": source, "target_lang": target}
-                for source, targets in pairs.items()
-                for target in targets
-            ]
-        }
-    )
+    pairs = service_of(request).models.pairs
+    shown = [{"source_lang": source, "target_lang": target} for source, target in pairs]
+    return JSONResponse({"supported_languages": shown})
 
 
 @router.get(
@@ -343,7 +309,7 @@ async def glossary_pairs(request: Request) -> Response:
     openapi_extra=_REQUEST,
 )
 async def get_glossary(request: Request, key: str) -> Response:
-    return JSONResponse(_kept(request, key).shown())
+    return written(_kept(request, key).info)
 
 
 @router.get(
@@ -381,9 +347,10 @@ async def upload(request: Request) -> Response:
     return JSONResponse({"document_id": job.key, "document_key": job.key})
 
 
-async def _asked(request: Request, key: str) -> Job:
+async def _asked(request: Request, key: str) -> DocumentJob:
     fields = await read_fields(request)
     job = jobs_of(request).of(key, paying(request).key)
+    # In constant time, so that a client cannot guess the key byte by byte.
     if not secrets.compare_digest(_text(fields, "document_key", "").encode(), job.key.encode()):
         raise HTTPException(404, "there is no such document, or not any more.")
     return job

@@ -1,13 +1,17 @@
-"""Documents: uploaded, translated beside other work, fetched when they are done.
+"""Documents that clients upload, poll and fetch once they are translated.
 
-A document has a name that nobody can guess: whoever knows it may see how far it is, and fetch it.
-Some are kept for some time. A client has a share of them and of their memory: a new one takes the
-place of its own oldest that is done, never of another client's.
+A document is named by a secret key: a client that knows the key may see its progress and fetch it.
+Finished documents are kept for an hour. The places and bytes for them are shared out evenly: a full
+service takes a document of a client that holds little by dropping one of the client that holds
+most.
 """
 
 import asyncio
 import secrets
 import traceback
+import zlib
+from collections import Counter
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -15,51 +19,53 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
-from dragoman.documents.document import DocumentError, ReadOptions
-from dragoman.documents.formats import BY_NAME, Format, format_of, translated_name
+from dragoman.documents.document import ReadOptions
+from dragoman.documents.formats import Format, format_of, translated_name
 from dragoman.documents.report import Report
+from dragoman.documents.sandbox import FileSummary
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
-from dragoman.serve.door import FORMS, Route, costs, paying, read_upload
+from dragoman.serve.door import FORMS, MeteredRoute, costs, paying, read_upload
 from dragoman.serve.keys import Client
-from dragoman.serve.requests import (
-    A_FILE,
-    body_of,
-    refusals,
-    written,
-)
+from dragoman.serve.requests import A_FILE, body_of, refusals, written
+from dragoman.serve.served_models import Route
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO
 
-router = APIRouter(tags=["documents"], route_class=Route)
+router = APIRouter(tags=["documents"], route_class=MeteredRoute)
 
 
 @dataclass(eq=False)
-class Job:
-    """A document on its way."""
+class DocumentJob:
+    """One document and the state of its translation."""
 
     key: str
+    name: str  # of the uploaded file, then of the translation
     format: Format
     client: Client
-    size: int = 0  # of the file
+    source: str  # as the client named it, or auto
+    size: int  # of the uploaded file
     state: str = "waiting"
     done: int = 0
     total: int = 0
     characters: int = 0
-    name: str = ""
     error: str = ""
-    source: str = ""
-    target: str = ""
     result: bytes = b""
-    report: Report | None = None
+    # Rendered and deflated: the rows as objects, or as HTML, take many times the memory.
+    report_page: bytes = b""
+    report_counts: dict[str, int] | None = None
+    term_counts: dict[str, int] | None = None
     task: "asyncio.Task[None] | None" = None
-    expiry: asyncio.TimerHandle | None = None  # that forgets it when its time is over
+    expiry: asyncio.TimerHandle | None = None
 
     @property
-    def held(self) -> int:
-        """Bytes that it takes: the file while it is translated, then the translation."""
-        return len(self.result) if self.over else self.size
+    def held_bytes(self) -> int:
+        """Count the bytes it keeps: its file until it is translated, then result and report."""
+        return len(self.result) + len(self.report_page) if self.over else self.size
+
+    def advance(self, done: int) -> None:
+        self.done = done
 
     async def finished(self) -> None:
         if self.task is not None:
@@ -75,19 +81,19 @@ class Job:
             state=self.state,  # type: ignore[arg-type]
             done=self.done,
             total=self.total,
-            name=self.name or None,
+            name=self.name if self.state == "done" else None,
             error=self.error or None,
-            report=self.report.counts if self.report else None,
-            terms=(self.report.terms or None) if self.report else None,
+            report=self.report_counts,
+            terms=self.term_counts,
         )
 
 
-class Jobs:
+class DocumentJobs:
     """The documents of a service."""
 
     def __init__(self, service: Service):
         self._service = service
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, DocumentJob] = {}
 
     def begin(
         self,
@@ -97,68 +103,94 @@ class Jobs:
         target: str,
         glossary: Glossary = NO_TERMS,
         client: Client = Client(),
-        format_: str = "",
         prefer: str = "",
-    ) -> Job:
-        """Take a file; what is wrong with it is told by its job.
+    ) -> DocumentJob:
+        """Start the translation of a file. Its job reports errors.
 
-        `prefer`: the target of a file that is in another language.
+        `prefer` is a target for files that are not in that language already.
         """
+        # Before a place is made for it: an unknown format must not cost another document.
+        form = format_of(name)
         self._make_room(client, len(raw))
-        if format_ and format_ not in BY_NAME:
-            raise DocumentError(f"there is no format {format_!r}; there are {', '.join(BY_NAME)}.")
-        kind = BY_NAME[format_] if format_ else format_of(name)
-        job = Job(secrets.token_hex(16), kind, client, len(raw))
+        job = DocumentJob(secrets.token_hex(16), name, form, client, source, len(raw))
         self._jobs[job.key] = job
-        job.task = asyncio.create_task(
-            self._translate(job, name, raw, source, target, glossary, prefer)
-        )
+        job.task = asyncio.create_task(self._run(job, raw, target, prefer, glossary))
         job.task.add_done_callback(lambda task: self._finished(job))
         return job
 
     def _make_room(self, client: Client, size: int) -> None:
-        """For a file of a client, by forgetting documents of this client that are done."""
+        """Drop documents until one more of this size fits, or raise 429."""
+        while loser := self._one_over_its_share(client.name, 1, size):
+            self._drop_one(loser, may_cancel=loser != client.name)
+
+    def _one_over_its_share(self, name: str, documents: int, size: int) -> str:
+        """Return which client has to lose a document before this one may add some; "" if none has.
+
+        Within its own limits a client may take a place from the client that holds most, unless
+        that one would end up with less than it.
+        """
         limits = self._service.limits
-        while True:
-            own = [job for job in self._jobs.values() if job.client.name == client.name]
-            full = len(own) >= limits.documents_of_client or len(self._jobs) >= limits.documents
-            full |= sum(job.held for job in own) + size > limits.document_bytes // 4
-            everything = sum(job.held for job in self._jobs.values())
-            if not full and everything + size <= limits.document_bytes:
-                return
-            oldest = next((job for job in own if job.over), None)
-            if oldest is None:
-                message = "too many documents are waiting: try again later, or delete some."
-                raise HTTPException(429, message, {"Retry-After": "60"})
-            self._forget(oldest)
+        counts, held = Counter[str](), Counter[str]()
+        for job in self._jobs.values():
+            counts[job.client.name] += 1
+            held[job.client.name] += job.held_bytes
+        if counts[name] + documents > limits.documents_of_client:
+            return name
+        if held[name] + size > limits.document_bytes // 4:
+            return name
+        # `- 1`: the loser gives up one place, and must not end below the new one.
+        if counts.total() + documents > limits.documents:
+            most = max(counts, key=counts.__getitem__)
+            return most if counts[most] - 1 >= counts[name] + documents else name
+        if held.total() + size > limits.document_bytes:
+            most = max(held, key=held.__getitem__)
+            return most if held[most] > held[name] + size else name
+        return ""
 
-    def _finished(self, job: Job) -> None:
-        job.task = None  # and with it whatever the task has left in memory
-        if job.key in self._jobs:  # else it was given up
-            later = asyncio.get_running_loop().call_later
-            # In an empty context: that of its task would keep the request in memory meanwhile.
-            job.expiry = later(
-                self._service.limits.document_s, self._forget, job, context=Context()
-            )
+    def _drop_one(self, owner: str, may_cancel: bool) -> None:
+        """Drop a client's oldest finished document, or else its newest waiting one."""
+        own = [job for job in self._jobs.values() if job.client.name == owner]
+        # Jobs are in the order in which they came.
+        finished = [job for job in own if job.over]
+        waiting = [job for job in own if job.state == "waiting"]
+        if finished:
+            self._forget(finished[0])
+        elif waiting and may_cancel:
+            self.cancel(waiting[-1])
+        else:
+            message = "too many documents are waiting: try again later, or delete some."
+            raise HTTPException(429, message, {"Retry-After": "60"})
 
-    def _forget(self, job: Job) -> None:
+    def _finished(self, job: DocumentJob) -> None:
+        job.task = None  # frees what the task still references
+        if job.key not in self._jobs:  # deleted or dropped meanwhile
+            return
+        later = asyncio.get_running_loop().call_later
+        # An empty context: a copy of the task's would keep the whole request alive for an hour.
+        job.expiry = later(self._service.limits.document_s, self._forget, job, context=Context())
+        # Result and report may be larger than the file that was let in.
+        with suppress(HTTPException):
+            while loser := self._one_over_its_share(job.client.name, 0, 0):
+                self._drop_one(loser, may_cancel=False)
+
+    def _forget(self, job: DocumentJob) -> None:
         self._jobs.pop(job.key, None)
         if job.expiry is not None:
             job.expiry.cancel()
 
-    def __getitem__(self, key: str) -> Job:
+    def __getitem__(self, key: str) -> DocumentJob:
         if key not in self._jobs:
             raise HTTPException(404, "there is no such document, or not any more.")
         return self._jobs[key]
 
-    def of(self, key: str, owner: str) -> Job:
-        """A document of this owner; another's is not there."""
+    def of(self, key: str, owner: str) -> DocumentJob:
+        """Return a document of this owner, or 404 for another's."""
         if self[key].client.key != owner:
             raise HTTPException(404, "there is no such document, or not any more.")
         return self[key]
 
-    def cancel(self, job: Job) -> None:
-        """Forget a document, translated or not."""
+    def cancel(self, job: DocumentJob) -> None:
+        """Forget a document, and stop its translation."""
         self._forget(job)
         if job.task is not None:
             job.task.cancel()
@@ -168,73 +200,71 @@ class Jobs:
             if job.task is not None:
                 job.task.cancel()
 
-    async def _translate(
-        self,
-        job: Job,
-        name: str,
-        raw: bytes,
-        source: str,
-        target: str,
-        glossary: Glossary,
-        prefer: str,
+    async def _run(
+        self, job: DocumentJob, raw: bytes, target: str, prefer: str, glossary: Glossary
     ) -> None:
         try:
-            service = self._service
-            most = service.limits.max_file_characters
-            most = min(most, job.client.max_characters or most)
-            readers = service.readers
-            async with readers.reader(job.client.name) as reader:
-                options = ReadOptions(to=target)
-                outline = await readers.run(
-                    reader.open, name, raw, job.format.name, options, readers.limits, most
-                )
-                route = service.route_document(outline, source, target or prefer)
-                if route.note and not target:  # it is in the preferred language already
-                    route = service.route_document(outline, source, "")
-                if route.target != target:  # formats that state their language must know it
-                    options = ReadOptions(to=route.target)
-                    outline = await readers.run(
-                        reader.open, name, raw, job.format.name, options, readers.limits, most
-                    )
-                job.characters = outline.characters
-                service.metrics.count_characters(outline.characters, job.client.key)
-                job.source, job.target = route.source, route.target
-                job.state, job.total = "translating", outline.segments
-
-                def advance(done: int) -> None:
-                    job.done = done
-
-                job.result = await service.translate_document(
-                    reader, route, glossary, job.client.name, advance
-                )
-                job.report = reader.report
-                if glossary.terms:
-                    job.report = await asyncio.to_thread(
-                        reader.report.with_terms,
-                        lambda s, t: glossary.uses(s, t, route.source, route.target),
-                    )
-            job.done = job.total
-            job.name = translated_name(name, route.target or "translated")
+            await self._translate(job, raw, target, prefer, glossary)
             job.state = "done"
-        except DragomanError as error:
+        except (DragomanError, StoppingError) as error:
             job.state, job.error = "failed", str(error)
         except asyncio.CancelledError:
-            job.state, job.error = "failed", "its translation was given up."
+            job.state, job.error = "failed", "its translation was cancelled."
             raise
-        except StoppingError as error:
-            job.state, job.error = "failed", str(error)
         except Exception:
             job.state, job.error = "failed", "this is a defect of the service; its log says more."
-            traceback.print_exc()  # nobody waits for the task, so nobody else would tell
+            traceback.print_exc()  # asyncio reports no errors of tasks that are not awaited
+
+    async def _translate(
+        self, job: DocumentJob, raw: bytes, target: str, prefer: str, glossary: Glossary
+    ) -> None:
+        service, readers = self._service, self._service.readers
+        most = service.limits.max_file_characters
+        most = min(most, job.client.max_characters or most)
+
+        async def read(to: str) -> FileSummary:
+            options = ReadOptions(to=to)
+            form = job.format.name
+            return await readers.run(
+                reader.open, job.name, raw, form, options, readers.limits, most
+            )
+
+        async with readers.reader(job.client.name) as reader:
+            outline = await read(target)
+            route = service.models.route(outline.sample, job.source, target or prefer)
+            # The file is in the preferred language already: use the model's first choice.
+            if route.note and not target:
+                route = service.models.route(outline.sample, job.source, "")
+            # Some formats state their language, so they are read again with the target.
+            if route.target != target:
+                outline = await read(route.target)
+            job.characters = outline.characters
+            service.metrics.count_characters(outline.characters, job.client.key)
+            job.state, job.total = "translating", outline.segments
+            job.result = await service.translate_document(
+                reader, route, glossary, job.client.name, job.advance
+            )
+            report = reader.report
+        job.done = job.total
+        job.name = translated_name(job.name, route.target or "translated")
+        await asyncio.to_thread(_add_report, job, report, route, glossary)
 
 
-def jobs_of(request: Request) -> Jobs:
-    jobs: Jobs = request.app.state.jobs
+def _add_report(job: DocumentJob, report: Report, route: Route, glossary: Glossary) -> None:
+    if glossary.terms:
+        report = report.with_terms(lambda s, t: glossary.uses(s, t, route.source, route.target))
+        job.term_counts = report.terms or None
+    job.report_counts = report.counts
+    job.report_page = zlib.compress(report.as_page(job.name).encode())
+
+
+def jobs_of(request: Request) -> DocumentJobs:
+    jobs: DocumentJobs = request.app.state.jobs
     return jobs
 
 
-def as_file(job: Job) -> Response:
-    """What a browser saves and never shows: it may be HTML of somebody else."""
+def as_file(job: DocumentJob) -> Response:
+    """Return a file that a browser saves and never shows: it may be a stranger's HTML."""
     if job.state != "done":
         raise HTTPException(404, job.error or "the document is not translated yet.")
     name = job.name.rpartition("/")[2]
@@ -252,7 +282,7 @@ def as_file(job: Job) -> Response:
     openapi_extra=costs("file") | body_of(schemas.DocumentRequest, FORMS[1:]),
 )
 async def upload(request: Request) -> Response:
-    """Translate a file; its format is told by the end of its name."""
+    """Translate a file; the end of its name tells its format."""
     sent = await read_upload(request)
     glossary = await asyncio.to_thread(Glossary.parse, sent.fields.get("glossary", ""))
     job = jobs_of(request).begin(
@@ -274,7 +304,7 @@ async def upload(request: Request) -> Response:
     openapi_extra=costs("request"),
 )
 async def status(request: Request, key: str) -> Response:
-    """How far a document is."""
+    """Return the progress of a document."""
     return written(jobs_of(request).of(key, paying(request).key).status())
 
 
@@ -285,7 +315,7 @@ async def status(request: Request, key: str) -> Response:
     openapi_extra=costs("request"),
 )
 async def delete(request: Request, key: str) -> Response:
-    """Give a document up, or forget its translation."""
+    """Cancel the translation of a document, or delete its result."""
     jobs = jobs_of(request)
     jobs.cancel(jobs.of(key, paying(request).key))
     return Response(status_code=204)
@@ -298,7 +328,7 @@ async def delete(request: Request, key: str) -> Response:
     openapi_extra=costs("nothing"),
 )
 async def download(request: Request, key: str) -> Response:
-    """The translated file. Its name is its key: a link to it works without another."""
+    """Return the translated file. Its ID is secret, so a link to it needs no key."""
     return as_file(jobs_of(request)[key])
 
 
@@ -309,11 +339,12 @@ async def download(request: Request, key: str) -> Response:
     openapi_extra=costs("nothing"),
 )
 async def report(request: Request, key: str) -> Response:
-    """A page with the document's texts beside their translations, doubtful ones first."""
+    """Return a page with the document's texts and translations, doubtful ones first."""
     job = jobs_of(request)[key]
-    if job.state != "done" or job.report is None:
+    if job.state != "done":
         raise HTTPException(404, job.error or "the document is not translated yet.")
-    # Text of somebody else: it is escaped, and no script would run.
+    # The texts come from a client. They are escaped, and the policy stops any script regardless.
     rules = "default-src 'none'; style-src 'unsafe-inline'"
-    page = await asyncio.to_thread(job.report.as_page, job.name)
-    return Response(page, media_type="text/html", headers={"Content-Security-Policy": rules})
+    headers = {"Content-Security-Policy": rules}
+    page = await asyncio.to_thread(zlib.decompress, job.report_page)
+    return Response(page, media_type="text/html", headers=headers)

@@ -1,15 +1,14 @@
-"""How a request comes in: its key, its cost, and its body.
+"""Admission of requests: key, cost and body.
 
-Each route declares with `costs` what a request costs, and a `Route` without a declaration cannot be
-made. Before the route runs, the charset is checked, then the key in a header, then, only if there
-is no such key and the route allows it, the body is read for a key in a field. All bodies are read
-here, so no string reaches a route unchecked.
+Each route declares with `costs` what a request costs; a route without a declaration raises. Before
+a route runs, the charset is checked, then the key in a header. Only if there is no such key and the
+route allows it, the body is read for a key in a field. All bodies are read here, so no unchecked
+string reaches a route.
 
-Routes take the bare request and check bodies themselves: FastAPI's own way costs more than all the
-rest of a request.
+Routes take the bare request and call `read_json` or `read_fields`: FastAPI's validation of bodies
+costs more time than the rest of a request.
 """
 
-import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -22,10 +21,9 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 
 from dragoman.serve.keys import Client
+from dragoman.serve.multipart import MOST_FIELDS, UploadedFile, read_form
 from dragoman.serve.requests import service_of
 from dragoman.serve.server import client_of
 from dragoman.text.strings import unwritable_in
@@ -33,31 +31,28 @@ from dragoman.text.strings import unwritable_in
 M = TypeVar("M", bound=BaseModel)
 JSON = "application/json"
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-# it warns of every bad form, and clients send those
-logging.getLogger("python_multipart").setLevel(logging.ERROR)
-_FIELDS = 200  # of a form
 _CHARSETS = ("utf-8", "utf8")
 _KEY_SCHEMES = ("bearer", "deepl-auth-key")
 
 
 class Cost(StrEnum):
-    """What a request costs its client."""
+    """The price of a request for its client."""
 
     NOTHING = "nothing"  # needs no key
     REQUEST = "request"  # one of the key's requests per minute
-    CHARACTERS = "characters"  # the same, and its characters are counted and limited
-    WORK = "work"  # the same, and so is the engine's work
+    CHARACTERS = "characters"  # a request; its characters are counted and limited
+    WORK = "work"  # a request, its characters and the engine's work
     FILE = "file"  # a request and the characters of a document
 
 
 def costs(cost: str) -> dict[str, Any]:
-    """A route's declaration, for `openapi_extra`."""
+    """Declare a route's cost, as its `openapi_extra`."""
     return {"x-cost": Cost(cost).value}
 
 
-class Route(APIRoute):
-    refusal = 401  # the status without a key
-    key_fields: tuple[str, ...] = ()  # that may hold the key where no header does
+class MeteredRoute(APIRoute):
+    refusal = 401  # status without a key
+    key_fields: tuple[str, ...] = ()  # fields that may hold the key if no header does
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -67,6 +62,7 @@ class Route(APIRoute):
         cost = Cost(declared)
 
         async def checked(request: Request) -> Response:
+            # Other routes refuse forms with files before a file takes memory or disk.
             request.state.most_files = int(cost is Cost.FILE)
             _check_charset(request)
             _check_strings(request.path_params, 404)
@@ -78,47 +74,48 @@ class Route(APIRoute):
         return checked
 
     async def _admit(self, request: Request) -> None:
-        """Let a client in by its key, if keys are needed. Its request is counted."""
+        """Check the key, if keys are needed, and count the request."""
         keys = service_of(request).keys
         shown = _key_in_header(request)
         if keys and not shown and self.key_fields:
             fields = await read_fields(request)
-            found = [fields[name] for name in self.key_fields if fields.get(name)]
-            shown = str(found[0]).encode() if found else b""
+            in_fields = [fields[name] for name in self.key_fields if fields.get(name)]
+            shown = str(in_fields[0]).encode() if in_fields else b""
         name = keys.name_of(shown)
         if name is None:
             headers = {"WWW-Authenticate": "Bearer"} if self.refusal == 401 else None
             raise HTTPException(self.refusal, "the API key is missing or wrong.", headers)
         request.state.key = name
+        # The body now counts for its client, and no longer for those without a key.
         if (unkeyed := getattr(request.state, "unkeyed", None)) is not None:
             unkeyed.release()
         if seconds := keys.wait(name):
             wait = math.ceil(seconds)
-            message = f"this key has used its requests of the last minute: come again in {wait} s."
+            message = f"this key has used up its requests per minute: retry in {wait} s."
             raise HTTPException(429, message, {"Retry-After": str(wait)})
 
 
-class LibreRoute(Route):
+class LibreRoute(MeteredRoute):
     refusal = 403
-    key_fields = ("api_key", "key")  # LibreTranslate's, Apertium's
+    key_fields = ("api_key", "key")  # of LibreTranslate and Apertium
 
 
-class DeeplRoute(Route):
+class DeeplRoute(MeteredRoute):
     refusal = 403
 
 
 def _key_in_header(request: Request) -> bytes:
-    """The key's bytes as they were sent. Starlette reads headers as Latin-1, and keys are UTF-8."""
+    """Return the bytes of the key. Starlette decodes headers as Latin-1, but keys are UTF-8."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    if not credentials:  # a bare key
+    if not credentials:  # a key without a scheme
         credentials = scheme
-    elif scheme.lower() not in _KEY_SCHEMES:  # a password for a proxy
+    elif scheme.lower() not in _KEY_SCHEMES:  # such as Basic, which is meant for a proxy
         credentials = ""
     return (request.headers.get("x-api-key") or credentials).encode("latin-1")
 
 
 def paying(request: Request) -> Client:
-    """The client of an admitted request: a key if several share the service, else an address."""
+    """Return the client of an admitted request: its key, or its address if there are no keys."""
     key: str = request.state.key
     address = client_of(request.client.host if request.client else "")
     return Client(key or address, key, service_of(request).keys.limit_of(key))
@@ -128,17 +125,20 @@ def paying(request: Request) -> Client:
 
 
 async def read_json(request: Request, schema: type[M], status: int = 422) -> M:
-    """Only a body that says that it is JSON: a page of another site can send forms and plain text
-    without asking, but not this."""
+    """Read and validate a JSON body.
+
+    Its Content-Type must say JSON: a browser lets a page of another site send forms and plain text
+    without a preflight request, but not JSON.
+    """
     if _kind(request) != JSON:
         raise HTTPException(415, f"the body must be JSON: send Content-Type: {JSON}.")
     return valid(schema, _parsed(await request.body(), status), status)
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """The fields of a JSON object or a form, or of the query if there is no body.
+    """Read the fields of a JSON object or a form, or of the query if there is no body.
 
-    A field of a form that comes several times is a list.
+    A field that occurs several times in a form is a list.
     """
     return (await _read(request))[0]
 
@@ -155,11 +155,9 @@ class Upload:
 async def read_upload(request: Request) -> Upload:
     fields, file = await _read(request)
     if file is None:
-        raise HTTPException(400, "file: a form with a file is wanted.")
-    raw = await file.read()
-    await file.close()
+        raise HTTPException(400, "file: send a multipart form with a file.")
     texts = {name: value for name, value in fields.items() if isinstance(value, str)}
-    return Upload(file.filename or "file", raw, texts)
+    return Upload(file.name or "file", file.raw, texts)
 
 
 def valid(schema: type[M], value: object, status: int) -> M:
@@ -170,8 +168,7 @@ def valid(schema: type[M], value: object, status: int) -> M:
 
 
 def _first_mistake(error: ValidationError) -> str:
-    """What a schema found wrong, in one line; the value itself is not repeated: it may be
-    anything."""
+    """Describe the first error in one line, without the value, which may be anything."""
     mistake: Mapping[str, Any] = error.errors(include_url=False, include_input=False)[0]
     field, *within = mistake["loc"] or ("the body",)
     place = "".join(f"[{step}]" for step in within if isinstance(step, int))
@@ -183,22 +180,22 @@ def _kind(request: Request) -> str:
 
 
 def _check_charset(request: Request) -> None:
-    """Only UTF-8: Python knows codecs that take time with the square of the length."""
+    """Refuse every charset but UTF-8: some of Python's codecs take quadratic time."""
     _, options = parse_options_header(request.headers.get("content-type"))
     charset = options.get(b"charset", b"utf-8").decode("latin-1").strip().lower()
     if charset not in _CHARSETS:
         raise HTTPException(415, "Content-Type: the only charset that is read is UTF-8.")
 
 
-async def _read(request: Request) -> tuple[dict[str, Any], UploadFile | None]:
-    """The fields and the file of a body, read once: for the key and for the route."""
+async def _read(request: Request) -> tuple[dict[str, Any], UploadedFile | None]:
+    """Read fields and file of a body once, for the key and for the route."""
     if not hasattr(request.state, "body_read"):
         request.state.body_read = await _read_once(request)
-    read: tuple[dict[str, Any], UploadFile | None] = request.state.body_read
+    read: tuple[dict[str, Any], UploadedFile | None] = request.state.body_read
     return read
 
 
-async def _read_once(request: Request) -> tuple[dict[str, Any], UploadFile | None]:
+async def _read_once(request: Request) -> tuple[dict[str, Any], UploadedFile | None]:
     kind = _kind(request)
     if kind == FORMS[1]:
         return await _multipart(request)
@@ -207,81 +204,45 @@ async def _read_once(request: Request) -> tuple[dict[str, Any], UploadFile | Non
     if kind == JSON and (raw or not query):
         fields = _parsed(raw, 400)
         if not isinstance(fields, dict):
-            raise HTTPException(400, "the body is no JSON object.")
+            raise HTTPException(400, "the body must be a JSON object.")
         return fields, None
     if raw and kind != FORMS[0]:
-        raise HTTPException(415, "the body must be JSON or a form, and its Content-Type say so.")
+        raise HTTPException(415, "the body must be JSON or a form, with that Content-Type.")
     try:
-        # here, since Starlette takes bare UTF-8 for Latin-1
-        values = parse_qs((raw or query).decode(), keep_blank_values=True, max_num_fields=_FIELDS)
+        # Not by Starlette, which decodes UTF-8 without percent signs as Latin-1.
+        values = parse_qs(
+            (raw or query).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS
+        )
     except ValueError:
         raise HTTPException(
-            400, f"the form is not UTF-8, or has more than {_FIELDS} fields."
+            400, f"the form is not UTF-8, or has more than {MOST_FIELDS} fields."
         ) from None
     _check_strings(values)
     return {name: v if len(v) > 1 else v[0] for name, v in values.items()}, None
 
 
 def _parsed(raw: bytes, status: int) -> Any:
-    """What JSON says. The parser refuses lone surrogates, deep nesting, integers of more than 4,300
-    digits, and numbers that are none."""
+    """Parse JSON. The parser refuses lone surrogates, deep nesting, integers of over 4,300 digits,
+    NaN and infinity."""
     try:
         value = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
-        raise HTTPException(status, f"the body is not JSON that can be read: {error}.") from None
+        raise HTTPException(status, f"the body is not valid JSON: {error}.") from None
     _check_strings(value, status)
     return value
 
 
 def _check_strings(value: object, status: int = 400) -> None:
-    if found := unwritable_in(value):
-        raise HTTPException(status, f"a string has {found}: remove it.")
+    if character := unwritable_in(value):
+        raise HTTPException(status, f"a string has {character}: remove it.")
 
 
-class _Parts(MultiPartParser):
-    """Starlette's parser, for fields that are UTF-8 and together no larger than another body."""
-
-    spool_max_size = 64 * 1024  # a larger file is kept on disk while it arrives
-    room = 0  # bytes that fields may still have
-
-    def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        if self._current_part.file is None:
-            self.room -= end - start
-            if self.room < 0:
-                raise HTTPException(413, "the fields of the form are too large.")
-        super().on_part_data(data, start, end)
-
-    def on_part_end(self) -> None:
-        if self._current_part.file is None:
-            try:
-                self._current_part.data.decode()
-            except UnicodeDecodeError:
-                raise MultiPartException("A field is not UTF-8.") from None
-        super().on_part_end()
-
-
-async def _multipart(request: Request) -> tuple[dict[str, Any], UploadFile | None]:
-    room = service_of(request).limits.max_body_bytes
-    parser = _Parts(
-        request.headers,
+async def _multipart(request: Request) -> tuple[dict[str, Any], UploadedFile | None]:
+    fields, files = await read_form(
+        request.headers["content-type"],
         request.stream(),
-        max_files=request.state.most_files,
-        max_fields=_FIELDS,
-        max_part_size=room,
+        service_of(request).limits.max_body_bytes,
+        request.state.most_files,
     )
-    parser.room = room
-    try:
-        form = await parser.parse()
-    except MultiPartException as error:
-        raise HTTPException(400, error.message) from None
-    except OSError as error:  # of the disk
-        raise HTTPException(507, f"no room for the file ({error.strerror}).") from None
-    file = form.get("file")
-    file = file if isinstance(file, UploadFile) else None
-    fields: dict[str, Any] = {}
-    for name in form:
-        values = [value for value in form.getlist(name) if isinstance(value, str)]
-        if values:
-            fields[name] = values if len(values) > 1 else values[0]
-    _check_strings([fields, (file and file.filename) or ""])
-    return fields, file
+    _check_strings([fields, [[name, file.name] for name, file in files.items()]])
+    return fields, files.get("file")

@@ -1,13 +1,11 @@
-"""Who is served next: start-time fair queueing (Goyal et al. 1996).
+"""Start-time fair queueing (Goyal et al. 1996) over clients, and over the requests of a client.
 
-It works over clients, and over the requests of a client.
+Each client has a clock that advances with the work done for it, and the client with the lowest
+clock is next. So a client with little work overtakes one with much, in any order of arrival.
+The work charged at first is an estimate, which is corrected when the work is done.
 
-Each client has a clock that runs as work is done for it. The one whose clock is furthest behind is
-next. So a client with little work overtakes one with much, whoever came first. What is charged at
-first is an estimate, which is corrected when the work is done.
-
-A client that comes again after it has used less than its share has credit, up to a limit: its clock
-is behind those of others, and it goes before them until it has caught up.
+A client that returns after it has used less than its share has credit, up to a limit: its clock is
+lower than the others, and it goes first until it has caught up.
 """
 
 from collections import deque
@@ -17,19 +15,16 @@ from typing import Generic, Protocol, TypeVar
 _REMEMBERED = 1000  # clocks of clients that do not wait just now
 
 
-class Job(Protocol):
+class HasWork(Protocol):
     @property
     def work(self) -> int: ...
 
 
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=HasWork)
 
 
 class _Clocks:
-    """A clock for each of those who wait; the one furthest behind is next.
-
-    Among equals, the first to come is.
-    """
+    """A clock for each client that waits. The lowest is next; among equals, the first to come."""
 
     def __init__(self, credit: int = 0) -> None:
         self._waiting: dict[Hashable, int] = {}
@@ -41,9 +36,9 @@ class _Clocks:
         return who in self._waiting
 
     def add(self, who: Hashable) -> None:
-        """Start where `who` was before, or level with those who are served now.
+        """Start at the client's earlier clock, or level with the clients being served.
 
-        What was not used is a credit; waiting earns none.
+        An unused share is credit, up to the limit; time away earns none.
         """
         self._waiting[who] = max(self._now - self._credit, self._gone.pop(who, self._now))
 
@@ -51,33 +46,38 @@ class _Clocks:
         return min(self._waiting, key=self._waiting.__getitem__)
 
     def of(self, who: Hashable) -> int:
-        """The clock of one who waits, or did; others are level with those who are served now."""
+        """Return a client's clock; an unknown client is level with those being served."""
         return self._waiting.get(who, self._gone.get(who, self._now))
 
     def charge(self, who: Hashable, work: int) -> None:
+        # Virtual time is the clock at which the job that began last was served.
         self._now = max(self._now, self._waiting[who])
         self._waiting[who] += work
 
     def correct(self, who: Hashable, work: int) -> None:
-        """Work that turned out to be more than was charged, or less. Nobody falls behind those who
-        are served now by that."""
+        """Charge the difference between actual and expected work.
+
+        A refund puts a clock below the clients being served only by the credit.
+        """
         clocks = self._waiting if who in self._waiting else self._gone
         clock = clocks.get(who, self._now)
+        # A client that is behind may keep its credit; one that is ahead cannot earn any.
         lowest = self._now if clock >= self._now else self._now - self._credit
         clocks[who] = max(lowest, clock + work)
         self._forget()
 
     def remove(self, who: Hashable) -> None:
-        """Remember a clock that is ahead.
+        """Stop waiting, and remember the clock.
 
-        Otherwise each of many large jobs would pass for the first. Also if nobody waits any more:
-        what was taken out last is still worked at, and others may come before it is done.
+        Otherwise each of many large jobs would look like a client's first. The clock is kept even
+        in an empty queue: the last job is still being done, and others may come before it ends.
         """
         self._gone[who] = self._waiting.pop(who)
         self._forget()
 
     def _forget(self) -> None:
-        """Keep the half that is furthest ahead: so this is done once for many that go."""
+        """Keep the higher half of many remembered clocks."""
+        # Half, so that the sort is paid once for many clients.
         if len(self._gone) <= _REMEMBERED:
             return
         ahead = sorted(self._gone.items(), key=lambda entry: entry[1], reverse=True)
@@ -94,7 +94,7 @@ class _Client(Generic[J]):
 
 class FairQueue(Generic[J]):
     def __init__(self, credit: int = 0) -> None:
-        """`credit`: work by which a client may be behind others when it comes again."""
+        """`credit` is the work by which a returning client's clock may be lower than others'."""
         self._clocks = _Clocks(credit)
         self._clients: dict[Hashable, _Client[J]] = {}
         self.work = 0  # of all jobs
@@ -104,16 +104,16 @@ class FairQueue(Generic[J]):
 
     @property
     def clock(self) -> int:
-        """That of the client who is next."""
+        """Return the clock of the next client."""
         return self._clocks.of(self._clocks.next())
 
     def lead(self, client: Hashable) -> int:
-        """How far a client's clock is ahead of that of the one who is next."""
+        """Return by how much a client's clock is higher than the next client's."""
         return self._clocks.of(client) - self.clock
 
     @property
     def first_work(self) -> int:
-        """Work of the first job of every request: what comes before any second job."""
+        """Sum the work of the first job of each request; these precede all second jobs."""
         return sum(jobs[0].work for mine in self._clients.values() for jobs in mine.jobs.values())
 
     def push(self, client: Hashable, request: Hashable, job: J) -> None:
@@ -128,7 +128,7 @@ class FairQueue(Generic[J]):
         self.work += job.work
 
     def peek(self) -> J:
-        """The job that `pop` takes next."""
+        """Return the job that `pop` would take."""
         mine = self._clients[self._clocks.next()]
         return mine.jobs[mine.clocks.next()][0]
 
@@ -145,11 +145,11 @@ class FairQueue(Generic[J]):
         return job
 
     def correct(self, client: Hashable, work: int) -> None:
-        """What a client's work took beyond what was charged for it."""
+        """Charge a client for work beyond what it was charged before; negative: refund it."""
         self._clocks.correct(client, work)
 
     def discard(self, client: Hashable, request: Hashable) -> None:
-        """Forget what is left of a request."""
+        """Drop the remaining jobs of a request."""
         mine = self._clients.get(client)
         if mine is None or request not in mine.clocks:
             return

@@ -1,4 +1,4 @@
-"""What stands before every request: limits of size and time, headers, metrics."""
+"""Middleware around every request: limits of size and time, headers, metrics."""
 
 import asyncio
 import ipaddress
@@ -13,28 +13,27 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.serve.metrics import Metrics
+from dragoman.serve.prometheus import Metrics
 from dragoman.serve.server import client_of
 
-# Of whatever is no page of ours: nothing in it is run, shown in a frame, or sent anywhere.
+# For every answer that sets no policy of its own: a browser runs nothing in it, shows it in no
+# frame, and sends nothing from it.
 _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 ]
-# so much of a body too large is read and thrown away, so that its client hears the answer
+# Of a body that is too large this much is read and dropped: closing a connection with unread bytes
+# resets it, and the client would not see the answer.
 _DRAINED_BYTES = 8 * 2**20
-_UNKEYED_BYTES = 64 * 2**20  # of all bodies whose clients have shown no key; of one a quarter
-_CLIENT_LEFT = 499  # as nginx counts them; nobody gets to see it
+# For all bodies whose clients have shown no key yet; one client may have a quarter.
+_UNKEYED_BYTES = 64 * 2**20
+# nginx's status for a client that disconnected. It only appears in metrics and logs.
+_CLIENT_LEFT = 499
 
 
 class Guard:
-    """`access_log`: whether each request leaves a line of JSON on standard error. `root_path`:
-    where a proxy shows the service; whether it takes that off a path does not matter.
-    `max_file_bytes` holds for the paths of `files`, which take documents. `hosts`: see `_refusal`;
-    `origins`: sites whose pages may call the service."""
-
     def __init__(
         self,
         app: ASGIApp,
@@ -48,6 +47,13 @@ class Guard:
         hosts: Collection[str] = ("*",),
         origins: Collection[str] = (),
     ):
+        """Wrap an application.
+
+        `access_log` writes a line of JSON to standard error for each request. `root_path` is the
+        path at which a proxy shows the service; the proxy may or may not strip it. The paths in
+        `files` take documents of up to `max_file_bytes`. `hosts` are the names of this service,
+        and `origins` the sites whose pages may call it.
+        """
         self._unkeyed: Counter[str] = Counter()
         self.hosts, self.origins = {host.lower() for host in hosts}, set(origins)
         self.app, self.metrics, self.access_log = app, metrics, access_log
@@ -63,7 +69,8 @@ class Guard:
         if self.root_path:
             scope["root_path"] = self.root_path
         if method == "HEAD":
-            # Routes answer it as GET. It is a copy: uvicorn reads its own to leave out the body.
+            # Routes answer HEAD like GET. The scope is copied, because uvicorn looks at its own to
+            # omit the body.
             scope = {**scope, "method": "GET"}
             send = _without_body(send)
         started = time.monotonic()
@@ -71,7 +78,7 @@ class Guard:
         takes_file |= scope["path"].removeprefix(self.root_path) in self.files
         most = self.max_file_bytes if takes_file else self.max_body_bytes
         status = 0
-        is_complete = False  # whether all of the answer is written
+        is_complete = False  # all of the answer is written
         size = 0
         time_limit = asyncio.timeout(self.time_limit_s)
         watching: asyncio.Task[None] | None = None
@@ -89,12 +96,13 @@ class Guard:
                     message = await receive()
                     size += len(message.get("body", b""))
                 raise HTTPException(413, f"the body is larger than {most:,} bytes.")
+            # All of the body is here: the next message is the client's disconnection.
             if not message.get("more_body") and watching is None:
                 watching = asyncio.create_task(watch())
             return message
 
         async def watch() -> None:
-            """Cancel the work for a client that leaves, by the same means as at the time limit."""
+            """Cancel the work for a client that disconnects, by letting its time run out."""
             nonlocal status
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -125,6 +133,7 @@ class Guard:
             async with time_limit:
                 await self.app(scope, limited_receive, watched_send)
         except TimeoutError:
+            # With a status, the answer has begun or the client has left.
             if not status:
                 answer = JSONResponse(
                     {"error": f"this took longer than {self.time_limit_s:g} s."}, 504
@@ -141,9 +150,11 @@ class Guard:
                 _log(scope, method, status or 500, seconds, size)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """What a browser was tricked into sending: a request for a name that is not ours (DNS
-        rebinding), or one that changes something, from another site's page. Addresses in numbers
-        are always ours: no name was looked up."""
+        """Return status and message for a request that a browser was tricked into sending.
+
+        It names a host that is not ours (DNS rebinding), or it changes something and comes from
+        another site's page. Numeric addresses are always ours: no name was looked up.
+        """
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "").lower()
         if host and not self._is_ours(host):
@@ -154,7 +165,8 @@ class Guard:
         site = origin.partition("://")[2]
         if {origin, "*"} & self.origins or site == host:
             return None
-        if site and "*" not in self.hosts and _name(site) in self.hosts:  # behind a proxy
+        # A proxy may have replaced the Host header, so the page's own host differs from it.
+        if site and "*" not in self.hosts and _name(site) in self.hosts:
             return None
         return 403, f"pages of {_shown(origin)} may not call this service (--allow-origin)."
 
@@ -170,9 +182,9 @@ class Guard:
 
 
 class _Unkeyed:
-    """What a body takes until its client has shown a key, which may be a field of this body.
+    """Counts the bytes of a body until its client has shown a key, which may be a field of it.
 
-    `held` counts the bytes of all such bodies, by client.
+    `held` counts the bytes of all such bodies by client.
     """
 
     def __init__(self, held: Counter[str], client: str):
@@ -180,6 +192,7 @@ class _Unkeyed:
         self._is_admitted = False
 
     def take(self, size: int) -> None:
+        """Count bytes, and raise 429 beyond the limits."""
         if self._is_admitted:
             return
         self._held[self._client] += size
@@ -189,7 +202,7 @@ class _Unkeyed:
             raise HTTPException(429, message, {"Retry-After": "10"})
 
     def release(self) -> None:
-        """The client is admitted, or the request is over."""
+        """Stop counting: the client is admitted, or the request is over."""
         self._is_admitted = True
         self._held[self._client] -= self._taken
         self._taken = 0
@@ -198,11 +211,12 @@ class _Unkeyed:
 
 
 def _name(host: str) -> str:
-    """Without a port.
+    """Return a host without its port.
 
     >>> _name("[::1]:80"), _name("localhost:8000"), _name("example.org")
     ('::1', 'localhost', 'example.org')
     """
+    # An IPv6 address has colons of its own, so it is in brackets.
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] or host
@@ -222,7 +236,7 @@ def _without_body(send: Send) -> Send:
 
 
 def _log(scope: Scope, method: str, status: int, seconds: float, size: int) -> None:
-    """One request as a line of JSON. The query string is left out, since texts may stand in it."""
+    """Print one request as a line of JSON, without its query string, which may contain texts."""
     client = scope.get("client")
     entry = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

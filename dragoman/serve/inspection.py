@@ -1,4 +1,4 @@
-"""An inspection of a model, which a route hands to the service (`dragoman.lab.explain.routes`)."""
+"""Inspections of a model, which routes pass to the service (`dragoman.lab.explain.routes`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

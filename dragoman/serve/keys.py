@@ -1,6 +1,6 @@
-"""Who may use the service, and how much: keys, each with limits of its own.
+"""API keys, each with limits of its own.
 
-A file of keys is TOML, a table for each:
+A file of keys is TOML with a table for each:
 
     [alice]
     secret = "…"
@@ -21,8 +21,8 @@ from dragoman.errors import ConfigError
 
 @dataclass(frozen=True)
 class Key:
-    secret: str = setting("", "what a client shows")
-    requests_per_minute: int = setting(0, "requests that need the key; 0: any number", at_least=0)
+    secret: str = setting("", "the key that a client sends")
+    requests_per_minute: int = setting(0, "requests with the key; 0: any number", at_least=0)
     max_characters: int = setting(
         0, "characters in a request; 0: as many as the service takes", at_least=0
     )
@@ -30,11 +30,11 @@ class Key:
 
 @dataclass(frozen=True)
 class Client:
-    """Who pays for a request."""
+    """The party that a request is charged to."""
 
-    name: str = ""  # for the fair queue: the key's, or an address where there are no keys
-    key: str = ""  # the name of the key; "" if the service has none
-    max_characters: int = 0  # the key's own limit for a request; 0: that of the service
+    name: str = ""  # in the fair queue: the name of the key, or an address without keys
+    key: str = ""  # the name of the key; "" if the service has no keys
+    max_characters: int = 0  # the key's own limit for a request; 0: the service's limit
 
 
 def _digest(secret: bytes) -> bytes:
@@ -42,7 +42,7 @@ def _digest(secret: bytes) -> bytes:
 
 
 class Keys:
-    """Without any key, everybody may come in."""
+    """The keys of a service. Without any, every client is admitted."""
 
     def __init__(self, keys: dict[str, Key], clock: Callable[[], float] = time.monotonic):
         for name, key in keys.items():
@@ -55,16 +55,17 @@ class Keys:
                 )
         self._keys = keys
         self._clock = clock
-        # of each key with a limit: requests left, and when that was counted
+        # By key with a limit: the requests left, and the time of that count.
         self._left: dict[str, tuple[float, float]] = {}
 
     @classmethod
     def read(cls, files: Sequence[str | Path]) -> dict[str, Key]:
-        """The keys of some files, by name."""
+        """Read keys by name from files."""
         keys: dict[str, Key] = {}
         for file in files:
             tables = read_toml(file)
-            if not tables:  # without any key, everybody would be let in
+            # A service without keys would admit every client.
+            if not tables:
                 raise ConfigError(f"{file} has no key: a key is a table with a secret.")
             for name, table in tables.items():
                 keys[name] = build(Key, table, f"{file}: {name}.")
@@ -74,27 +75,28 @@ class Keys:
         return bool(self._keys)
 
     def name_of(self, shown: bytes) -> str | None:
-        """Whose key this is; "" if none is needed, None if it is nobody's.
+        """Return the name of a key: "" if no key is needed, None if there is no such key.
 
-        The comparison takes as long for any key that is shown, also for one of another length.
+        The comparison takes the same time for every key that a client sends, of any length.
         """
         if not self._keys:
             return ""
-        found = None
+        # No early return: the time must not tell which key matched. Digests have equal lengths.
+        match = None
         for name, key in self._keys.items():
             if hmac.compare_digest(_digest(shown), _digest(key.secret.encode())):
-                found = name
-        return found
+                match = name
+        return match
 
     def limit_of(self, name: str) -> int:
-        """The most characters in a request with this key; 0: as many as the service takes."""
-        # A reload may have taken the key of a request under way.
+        """Return the key's limit of characters in a request; 0: the service's limit applies."""
+        # A reload may have removed the key of a request under way.
         return self._keys.get(name, Key()).max_characters
 
     def wait(self, name: str) -> float:
-        """Count a request with this key. Seconds to wait before it may come; 0: it may now.
+        """Count a request with this key, and return the seconds until it is allowed; 0: now.
 
-        A bucket of a minute's requests fills evenly, so that a client can send many at once and
+        A token bucket holds a minute's requests and fills evenly, so a client can send a burst and
         then has to keep to its rate.
         """
         if not name or not (rate := self._keys[name].requests_per_minute):

@@ -1,9 +1,10 @@
 """A LibreTranslate-compatible API: /translate, /translate_file, /detect, /languages, /suggest,
-/health, /spec and /frontend/settings. LibreTranslate's clients work unchanged. So do those of
-Apertium APy (OmegaT's plugin): GET /translate and /listPairs.
+/health, /spec and /frontend/settings.
 
-Bodies are JSON or forms, or fields come in the query string; a key comes as a field (`api_key`) or
-in a header. A field that is null counts as left out. Errors are `{"error": …}` with 400 or 403.
+LibreTranslate's clients work unchanged, and so do Apertium APy's (OmegaT's plugin), which use
+GET /translate and /listPairs. Bodies are JSON or forms, or the fields come in the query string. A
+key may be a field (`api_key`) or in a header. A field that is null counts as missing. Errors are
+`{"error": …}` with 400 or 403.
 """
 
 import asyncio
@@ -25,15 +26,8 @@ from dragoman.serve.door import (
     read_upload,
     valid,
 )
-from dragoman.serve.models import NAMES
-from dragoman.serve.requests import (
-    A_FILE,
-    body_of,
-    refusals,
-    root_of,
-    service_of,
-    written,
-)
+from dragoman.serve.requests import A_FILE, body_of, refusals, root_of, service_of, written
+from dragoman.serve.served_models import NAMES
 from dragoman.text.languages import AUTO
 
 K = TypeVar("K", bound=schemas.Keyed)
@@ -63,31 +57,46 @@ async def translate(request: Request) -> Response:
     texts = [body.q] if isinstance(body.q, str) else body.q
     if body.format == "html":
         return await _html(request, body, texts)
-    found = await service_of(request).translate(
-        texts,
-        body.source,
-        body.target,
-        nbest=1 + body.alternatives,
-        client=paying(request),
+    translations = await service_of(request).translate(
+        texts, body.source, body.target, nbest=1 + body.alternatives, client=paying(request)
     )
     answers = [
         schemas.LibreResponse(
             translatedText=entry.text,
             detectedLanguage=entry.detected,
-            alternatives=[candidate.text for candidate in entry.candidates[1:]]
-            if body.alternatives
-            else None,
+            alternatives=[candidate.text for candidate in entry.candidates[1:]],
         )
-        for entry in found
+        for entry in translations
     ]
+    return _answered(body, answers)
+
+
+async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
+    """Translate texts with tags. They consist of several pieces, so they get no alternatives."""
+    marked = await service_of(request).translate_markup(
+        texts, BY_NAME["html"], body.source, body.target, client=paying(request)
+    )
+    answers = []
+    for text, route in marked:
+        detected = route.detected and schemas.DetectedLanguage(**route.detected._asdict())
+        answers.append(
+            schemas.LibreResponse(translatedText=text, detectedLanguage=detected, alternatives=[])
+        )
+    return _answered(body, answers)
+
+
+def _answered(body: schemas.LibreRequest, answers: list[schemas.LibreResponse]) -> Response:
+    """Return one answer for a text, and lists for a list of texts."""
+    if not body.alternatives:
+        for answer in answers:
+            answer.alternatives = None
     if isinstance(body.q, str):
         return written(answers[0])
+    detected = [answer.detectedLanguage for answer in answers if answer.detectedLanguage]
     return written(
         schemas.LibreResponses(
             translatedText=[answer.translatedText for answer in answers],
-            detectedLanguage=[a.detectedLanguage for a in answers if a.detectedLanguage]
-            if body.source == AUTO
-            else None,
+            detectedLanguage=detected if body.source == AUTO else None,
             alternatives=[answer.alternatives or [] for answer in answers]
             if body.alternatives
             else None,
@@ -106,60 +115,24 @@ async def apertium_translate(request: Request) -> Response:
     query = request.query_params
     source, bar, target = query.get("langpair", "").partition("|")
     if not bar:
-        raise HTTPException(400, "langpair: two languages are wanted, such as en|de.")
+        raise HTTPException(400, "langpair must name two languages, such as en|de.")
     fields = {"q": query.get("q", ""), "source": source or AUTO, "target": target}
     body = valid(schemas.LibreRequest, fields, 400)
     (answer,) = await service_of(request).translate(
-        [str(body.q)],
-        body.source,
-        body.target,
-        client=paying(request),
+        [str(body.q)], body.source, body.target, client=paying(request)
     )
     return _apertium({"translatedText": answer.text})
 
 
 @router.get("/listPairs", response_model=schemas.ApertiumPairs, openapi_extra=_OPEN)
 async def apertium_pairs(request: Request) -> Response:
-    """The pairs of languages, as Apertium lists them."""
-    pairs = service_of(request).models.languages
-    return _apertium(
-        [
-            {"sourceLanguage": source, "targetLanguage": target}
-            for source, targets in pairs.items()
-            for target in targets
-        ]
-    )
+    """List the pairs of languages in Apertium's form."""
+    pairs = service_of(request).models.pairs
+    return _apertium([{"sourceLanguage": one, "targetLanguage": other} for one, other in pairs])
 
 
 def _apertium(data: object) -> Response:
     return JSONResponse({"responseData": data, "responseDetails": None, "responseStatus": 200})
-
-
-async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) -> Response:
-    """Texts with tags; there are no alternatives of a text in several pieces."""
-    found = await service_of(request).translate_markup(
-        texts,
-        BY_NAME["html"],
-        body.source,
-        body.target,
-        client=paying(request),
-    )
-    detected = [schemas.DetectedLanguage(**r.detected._asdict()) for _, r in found if r.detected]
-    if isinstance(body.q, str):
-        return written(
-            schemas.LibreResponse(
-                translatedText=found[0][0],
-                detectedLanguage=detected[0] if detected else None,
-                alternatives=[] if body.alternatives else None,
-            )
-        )
-    return written(
-        schemas.LibreResponses(
-            translatedText=[text for text, _ in found],
-            detectedLanguage=detected if body.source == AUTO else None,
-            alternatives=[[] for _ in found] if body.alternatives else None,
-        )
-    )
 
 
 @router.post(
@@ -169,7 +142,7 @@ async def _html(request: Request, body: schemas.LibreRequest, texts: list[str]) 
     openapi_extra=costs("file") | body_of(schemas.LibreFileRequest, FORMS[1:]),
 )
 async def translate_file(request: Request) -> Response:
-    """Translate a file and answer where its translation can be fetched."""
+    """Translate a file and return the address of its translation."""
     sent = await read_upload(request)
     job = jobs_of(request).begin(
         sent.name,
@@ -180,7 +153,7 @@ async def translate_file(request: Request) -> Response:
     )
     try:
         await job.finished()
-    except asyncio.CancelledError:  # its client left, or waited too long
+    except asyncio.CancelledError:  # the client disconnected, or the time limit passed
         jobs_of(request).cancel(job)
         raise
     if job.error:
@@ -197,7 +170,7 @@ async def translate_file(request: Request) -> Response:
     openapi_extra=_OPEN,
 )
 async def download_file(request: Request, key: str) -> Response:
-    """The file whose address /translate_file has told."""
+    """Return the file whose address /translate_file returned."""
     return as_file(jobs_of(request)[key])
 
 
@@ -208,7 +181,7 @@ async def download_file(request: Request, key: str) -> Response:
     openapi_extra=costs("characters") | body_of(schemas.LibreSuggestRequest, _BODIES),
 )
 async def suggest(request: Request) -> Response:
-    """A better translation, kept in the service's file of suggestions."""
+    """Keep a better translation in the service's file of suggestions."""
     body = await _read(request, schemas.LibreSuggestRequest)
     service_of(request).suggest(body.q, body.s, body.source, body.target, paying(request))
     return JSONResponse({"success": True})
@@ -221,7 +194,7 @@ async def suggest(request: Request) -> Response:
     openapi_extra=costs("characters") | body_of(schemas.LibreDetectRequest, _BODIES),
 )
 async def detect(request: Request) -> Response:
-    """Which of the models' languages a text is written in, most likely first."""
+    """Guess the language of a text among the models' languages, most likely first."""
     body = await _read(request, schemas.LibreDetectRequest)
     service_of(request).charge([body.q], paying(request))
     return JSONResponse([entry._asdict() for entry in service_of(request).models.detect(body.q)])
@@ -229,7 +202,7 @@ async def detect(request: Request) -> Response:
 
 @router.get("/languages", response_model=list[schemas.LibreLanguage], openapi_extra=_OPEN)
 async def languages(request: Request) -> Response:
-    """The languages, and what each can be translated into."""
+    """List the languages and their targets."""
     pairs = service_of(request).models.languages
     return JSONResponse(
         [
@@ -241,19 +214,19 @@ async def languages(request: Request) -> Response:
 
 @router.get("/health", response_model=schemas.Health, openapi_extra=_OPEN)
 async def health() -> Response:
-    """The same as /healthz."""
+    """Answer like /healthz."""
     return written(schemas.Health(status="ok"))
 
 
 @router.get("/spec", include_in_schema=False, openapi_extra=_OPEN)
 async def spec(request: Request) -> Response:
-    """The same as /openapi.json."""
+    """Answer like /openapi.json."""
     return JSONResponse(request.app.openapi())
 
 
 @router.get("/frontend/settings", response_model=schemas.LibreSettings, openapi_extra=_OPEN)
 async def frontend_settings(request: Request) -> dict[str, Any]:
-    """What LibreTranslate tells its own page, which some clients read."""
+    """Return LibreTranslate's settings of its own page, which some clients read."""
     service = service_of(request)
     first, *_ = [code for code, targets in service.models.languages.items() if targets] or [""]
     target = service.models.languages.get(first, [""])[0]

@@ -1,8 +1,8 @@
-"""An API compatible with OpenAI's: the list of models, and chat completions, streamed or whole.
+"""An API compatible with OpenAI's: the list of models, and chat completions, streamed or not.
 
-The languages stand in the model's name: `dragoman-en-de`, or `dragoman-auto-fr` for a source that
-is detected. The last message of the user is translated. Nothing else is read as an instruction:
-a text that says "translate into French" is a text.
+The model's name contains the languages: `dragoman-en-de`, or `dragoman-auto-fr` to detect the
+source. The user's last message is translated. No text is an instruction: "translate into French" is
+itself translated.
 """
 
 import asyncio
@@ -21,27 +21,22 @@ from starlette.types import Receive, Scope, Send
 from dragoman.errors import DragomanError
 from dragoman.serve import schemas
 from dragoman.serve.batcher import BusyError, StoppingError
-from dragoman.serve.door import Route, costs, paying, read_json
-from dragoman.serve.errors import openai_error
-from dragoman.serve.models import Models
-from dragoman.serve.requests import (
-    body_of,
-    refusals,
-    service_of,
-    written,
-)
+from dragoman.serve.door import MeteredRoute, costs, paying, read_json
+from dragoman.serve.error_handlers import openai_error
+from dragoman.serve.requests import body_of, refusals, service_of, written
+from dragoman.serve.served_models import Models
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO, known_code
 
-router = APIRouter(tags=["OpenAI"], route_class=Route)
+router = APIRouter(tags=["OpenAI"], route_class=MeteredRoute)
 _NAME = "dragoman"
-# Clients that send several texts in one message put such a line between them ("==PART==").
+# Clients that send several texts in one message separate them by such a line ("==PART==").
 _SEPARATOR = re.compile(r"((?:(?<!\n)|(?<=[= ]\n))\n++ *+==[A-Z][A-Z_]{0,40}+== *+\n)")
 _LINE = re.compile(rf"{_SEPARATOR.pattern[:-1]}|\n+)")
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The translation; with `stream`, server-sent events.",
-        # No schema: OpenAPI 3.1 has no word for "a stream of these", and "string" would be read as
+        # No schema: OpenAPI 3.1 cannot describe a stream of events, and "string" would be taken for
         # the type of each event.
         "content": {"text/event-stream": {}},
     }
@@ -51,10 +46,10 @@ _Translate = Callable[[list[str]], Awaitable[list[schemas.Translated]]]
 
 
 class _Stream(StreamingResponse):
-    """Events; if they end early, the last one says why.
+    """A stream of events; if it ends early, the last one says why.
 
-    Starlette's own would also watch for clients that leave, and the guard does that: it cancels
-    this.
+    Starlette's response would also watch for clients that disconnect. Here the guard does that, and
+    cancels the response.
     """
 
     def __init__(self, events: AsyncIterator[str], service: Service):
@@ -62,30 +57,29 @@ class _Stream(StreamingResponse):
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The first piece is translated before the answer begins, so nothing fails before its head.
+        # The first piece is translated before the answer begins, so the status is certain by now.
         try:
             async with self._service.until_stopping():
                 await self.stream_response(send)
         except (BusyError, DragomanError, HTTPException, StoppingError) as error:
             await _end(send, str(getattr(error, "detail", error)))
-        except asyncio.CancelledError:  # to a client that left, nothing is sent
+        except asyncio.CancelledError:  # nothing reaches a client that has left
             await _end(send, "this took too long.")
             raise
 
 
 async def _end(send: Send, message: str) -> None:
     event = f"data: {json.dumps({'error': openai_error(message, 503)})}\n\n"
-    with suppress(TimeoutError):  # a client that does not read must not keep the service up
+    # A client that does not read must not keep the service from stopping.
+    with suppress(TimeoutError):
         async with asyncio.timeout(_LAST_EVENT_S):
             await send({"type": "http.response.body", "body": event.encode(), "more_body": False})
 
 
 def names_of(models: Models) -> list[str]:
-    """A name for each pair of languages, then one for each target of a source to be detected."""
-    pairs = models.languages
-    named = [f"{_NAME}-{source}-{target}" for source, into in pairs.items() for target in into]
-    targets = sorted({target for into in pairs.values() for target in into})
-    return [*named, *(f"{_NAME}-{AUTO}-{target}" for target in targets)] or [_NAME]
+    """List a name for each pair of languages, then one for each target with a detected source."""
+    pairs = [*models.pairs, *((AUTO, target) for target in models.targets)]
+    return [f"{_NAME}-{source}-{target}" for source, target in pairs] or [_NAME]
 
 
 def described(name: str) -> schemas.OpenaiModel:
@@ -93,12 +87,13 @@ def described(name: str) -> schemas.OpenaiModel:
 
 
 def _languages(name: str, models: Models) -> tuple[str, str]:
-    """Source and target of a model's name. A code may have a hyphen itself: `dragoman-pt-BR-en`."""
+    """Return source and target of a model's name. Codes may have hyphens: `dragoman-pt-BR-en`."""
     first, *parts = name.split("-")
     if first == _NAME and not parts:
         return AUTO, ""
     pairs = models.languages
     into: dict[str, list[str]] = {**pairs, AUTO: [*pairs]}
+    # Every split is tried, since a hyphen may be part of a code.
     for middle in range(1, len(parts)):
         source = known_code("-".join(parts[:middle]), into)
         target = known_code("-".join(parts[middle:]), pairs)
@@ -106,7 +101,7 @@ def _languages(name: str, models: Models) -> tuple[str, str]:
             return source, target
     raise HTTPException(
         404,
-        f"there is no model {name!r}: a name holds source and target, such as "
+        f"there is no model {name!r}: a name contains source and target, such as "
         f"{names_of(models)[0]}. /v1/models lists them.",
     )
 
@@ -118,7 +113,7 @@ def _languages(name: str, models: Models) -> tuple[str, str]:
     openapi_extra=costs("request"),
 )
 async def model(request: Request, name: str) -> Response:
-    """One of the names that /v1/models lists, or another way to write it."""
+    """Describe a model by a name that /v1/models lists, or by another spelling of it."""
     _languages(name, service_of(request).models)
     return written(described(name))
 
@@ -130,7 +125,7 @@ async def model(request: Request, name: str) -> Response:
     openapi_extra=costs("work") | body_of(schemas.ChatRequest),
 )
 async def complete(request: Request) -> Response:
-    """Translate the user's last message. The languages stand in the model's name."""
+    """Translate the user's last message. The model's name contains the languages."""
     body = await read_json(request, schemas.ChatRequest)
     service, client = service_of(request), paying(request)
     source, target = _languages(body.model, service.models)
@@ -153,12 +148,14 @@ async def complete(request: Request) -> Response:
             raise HTTPException(400, "n: a stream has one choice.")
         service.check_size([whole], client)
         route = service.models.route(whole, source, target)
-        if not route.note:  # a line alone tells less of its language than the whole
+        # The whole text tells its language better than its first line.
+        if not route.note:
             source, target = route.source, route.target
         pieces = _pieces(_LINE.split(whole), translated)
-        # The first piece is translated before the answer begins: an error still has a status.
+        # The first piece is translated before the answer begins, so an error still has a status.
         events = _events(await anext(pieces), pieces, head)
         return _Stream(events, service)
+    # Even parts are texts, odd parts the separators between them.
     parts = _SEPARATOR.split(whole)
     answers = await translated(parts[::2])
     choices = []
@@ -171,9 +168,9 @@ async def complete(request: Request) -> Response:
 
 
 async def _pieces(parts: list[str], translated: _Translate) -> AsyncIterator[str]:
-    """Translations of lines and what stands between them, twice as many lines each time.
+    """Translate lines, twice as many each time, and yield them with their separators.
 
-    So the first comes soon, and a long text is still translated many lines at a time.
+    The first piece comes soon, and a long text is still translated many lines at a time.
     """
     start, count = 0, 1
     while start < len(parts):
@@ -186,7 +183,7 @@ async def _pieces(parts: list[str], translated: _Translate) -> AsyncIterator[str
 async def _events(
     first: str, pieces: AsyncIterator[str], head: dict[str, Any]
 ) -> AsyncIterator[str]:
-    """Server-sent events, as OpenAI's clients read them."""
+    """Format server-sent events for OpenAI's clients."""
 
     def event(delta: dict[str, str], reason: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}

@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Response
 
 from dragoman.config.plugins import import_lab
 from dragoman.serve import PAGES
-from dragoman.serve.door import Route, costs
+from dragoman.serve.door import MeteredRoute, costs
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
@@ -22,14 +22,14 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 
-router = APIRouter(include_in_schema=False, route_class=Route)
+router = APIRouter(include_in_schema=False, route_class=MeteredRoute)
 _OPEN = costs("nothing")
 
 
 @cache
 def _files() -> dict[str, bytes]:
     """Read the files by name."""
-    import_lab()  # it adds a folder
+    import_lab()  # adds a folder
     return {
         file.name: file.read_bytes()
         for package in PAGES

@@ -1,7 +1,7 @@
-"""A few processes that read clients' documents and markup, shared out fairly.
+"""A pool of processes that read clients' documents and markup.
 
-A client may hold half of them, so that others' documents come to their turn while its own take
-long. A reader that fails or whose client leaves is killed; any other waits for the next file.
+A client may hold half of them, so others have their turns while its documents take long. A reader
+is killed if it fails or its client disconnects; otherwise it waits for the next file.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ T = TypeVar("T")
 class Readers:
     def __init__(self, size: int, limits: ReaderLimits = ReaderLimits()):
         self.size, self.limits = size, limits
-        # One thread for each: it waits while its process works.
+        # Each reader needs a thread, which waits while the process works.
         self._threads = ThreadPoolExecutor(2 * size, thread_name_prefix="reader")
         self._all: set[Reader] = set()
-        self.starting = 0  # processes that are not there yet
+        self.starting = 0  # processes that are being started
         self._idle: list[Reader] = []
         self._held: Counter[str] = Counter()  # by client
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
@@ -36,7 +36,8 @@ class Readers:
             reader = self._idle.pop() if self._idle else await self._start()
             yield reader
             lasts = True
-        except Exception:  # a refused file leaves its reader alive, a cancelled one does not
+        # A refused file leaves its reader usable. A cancelled one leaves it in the middle of work.
+        except Exception:
             lasts = True
             raise
         finally:
@@ -48,7 +49,7 @@ class Readers:
             self._release(client)
 
     async def run(self, step: Callable[..., T], *arguments: object) -> T:
-        """Something that waits for a reader, beside the event loop."""
+        """Run a function that waits for a reader in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, step, *arguments)
 
     def close(self) -> None:
@@ -62,9 +63,10 @@ class Readers:
         return len(self._all)
 
     async def _start(self) -> Reader:
-        """Start a reader. If its client leaves meanwhile, the next one gets it."""
+        """Start a reader. If its client disconnects meanwhile, the next client gets it."""
         starting = asyncio.ensure_future(self.run(self._started))
         self.starting += 1
+        # A started process is kept for the next client if this one leaves.
         try:
             reader = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -110,7 +112,7 @@ class Readers:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it came at the same moment
+            if turn.done() and not turn.cancelled():  # the turn came at the same moment
                 self._release(client)
             raise
         finally:
@@ -118,11 +120,12 @@ class Readers:
                 self._waiting.remove(entry)
 
     def _release(self, client: str) -> None:
-        """Hand on to whoever holds least, and has waited longest."""
+        """Pass the turn to the client that holds fewest readers, and among those to the first."""
         self._held[client] -= 1
-        self._held += Counter()  # which forgets clients that hold none
+        self._held += Counter()  # drops clients with zero
         able = [entry for entry in self._waiting if self._may(entry[0]) and not entry[1].done()]
         if able:
+            # `min` takes the first of equals, which has waited longest.
             entry = min(able, key=lambda entry: self._held[entry[0]])
             self._waiting.remove(entry)
             self._held[entry[0]] += 1

@@ -1,5 +1,5 @@
-"""What routes share: the service, its address, and what the OpenAPI document says of bodies and
-refusals."""
+"""Helpers of all routes: the service, its address, and OpenAPI's descriptions of bodies and
+errors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,40 +10,23 @@ from pydantic import BaseModel
 from dragoman.serve import schemas
 from dragoman.serve.service import Service
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {
-        "model": schemas.Error,
-        "description": "The request asks for what cannot be: an unknown language, say.",
-    },
-    401: {"model": schemas.Error, "description": "The API key is missing or wrong."},
-    403: {
-        "model": schemas.Error,
-        "description": "The key is missing or wrong, or does not suffice.",
-    },
-    404: {"model": schemas.Error, "description": "There is nothing of that name, or not any more."},
-    413: {
-        "model": schemas.Error,
-        "description": "The body or the texts are too large, or too much work.",
-    },
-    415: {"model": schemas.Error, "description": "The body does not say that it is JSON."},
-    421: {"model": schemas.Error, "description": "The request names another host."},
-    422: {
-        "model": schemas.Error,
-        "description": "The body is not JSON, or a field is missing or wrong.",
-    },
-    429: {
-        "model": schemas.Error,
-        "description": "The queue is full; Retry-After says when to come again.",
-    },
-    503: {
-        "model": schemas.Error,
-        "description": "The service is stopping, or its engine is stuck.",
-    },
-    504: {"model": schemas.Error, "description": "The time limit passed."},
+_REFUSALS = {
+    400: "The request cannot be fulfilled, for example for an unknown language.",
+    401: "The API key is missing or wrong.",
+    403: "The key is missing, wrong or not sufficient.",
+    404: "Nothing has that name, or no longer.",
+    413: "The body or the texts are too large, or too much work.",
+    415: "The body does not say that it is JSON.",
+    421: "The request names another host.",
+    422: "The body is not JSON, or a field is missing or wrong.",
+    429: "The queue is full; Retry-After says when to try again.",
+    456: "Too many glossaries are kept.",
+    503: "The service is stopping, or its engine hangs.",
+    504: "The time limit passed.",
 }
-
-BODIES: dict[str, type[BaseModel]] = {}  # what `body_of` has been asked for, by name
-A_FILE: dict[int | str, dict[str, Any]] = {
+# Schemas of bodies by name, for the OpenAPI document. `body_of` adds them.
+BODIES: dict[str, type[BaseModel]] = {}
+A_FILE: dict[int | str, Any] = {
     200: {
         "description": "The translated file.",
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -51,11 +34,14 @@ A_FILE: dict[int | str, dict[str, Any]] = {
 }
 
 
-def refusals(
-    *codes: int, schema: type[BaseModel] = schemas.Error
-) -> dict[int | str, dict[str, Any]]:
-    """These of the ways to refuse, and those that every route that works for a client has."""
-    return {code: {**REFUSALS[code], "model": schema} for code in (*codes, 413, 415, 429, 503, 504)}
+def refusals(*codes: int, schema: type[BaseModel] = schemas.Error) -> dict[int | str, Any]:
+    """Describe the errors of a route that does work: these codes, and those of all such routes."""
+    return described(*codes, 413, 415, 429, 503, 504, schema=schema)
+
+
+def described(*codes: int, schema: type[BaseModel] = schemas.Error) -> dict[int | str, Any]:
+    """Describe errors by their codes."""
+    return {code: {"description": _REFUSALS[code], "model": schema} for code in codes}
 
 
 def service_of(request: Request) -> Service:
@@ -64,8 +50,10 @@ def service_of(request: Request) -> Service:
 
 
 def root_of(request: Request) -> str:
-    """The address of the service, with a slash at its end. What a client says is its host counts
-    only if such names are checked (`Guard`)."""
+    """Return the address of the service, with a slash at its end.
+
+    The Host header is used only if `Guard` checks it: a client could forge a link otherwise.
+    """
     if request.scope.get("state", {}).get("host_checked"):
         return str(request.base_url)
     host, port = request.scope.get("server") or ("localhost", 80)
@@ -75,7 +63,7 @@ def root_of(request: Request) -> str:
 def body_of(
     schema: type[BaseModel], kinds: Sequence[str] = ("application/json",)
 ) -> dict[str, Any]:
-    """The OpenAPI document's word on a body; its schema stands among the document's others."""
+    """Describe a body for the OpenAPI document, by a reference to its schema."""
     BODIES[schema.__name__] = schema
     reference = {"$ref": f"#/components/schemas/{schema.__name__}"}
     return {
@@ -86,5 +74,7 @@ def body_of(
     }
 
 
-def written(answer: BaseModel) -> Response:
-    return Response(answer.model_dump_json(exclude_none=True), media_type="application/json")
+def written(answer: BaseModel, status: int = 200) -> Response:
+    return Response(
+        answer.model_dump_json(exclude_none=True), status, media_type="application/json"
+    )

@@ -1,4 +1,4 @@
-"""What the service takes and gives, as its OpenAPI document has it."""
+"""Schemas of requests and answers, as in the OpenAPI document."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -16,21 +16,22 @@ from pydantic import (
 from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.text.languages import AUTO
 
-# all of category Cc but tab and line ends
+# Unicode category Cc without tab and line ends.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _LANGUAGE = r"^[A-Za-z][A-Za-z0-9_-]{0,19}$"
 
 
 def _no_control_characters(text: str) -> str:
-    if found := _CONTROL.search(text):
+    if match := _CONTROL.search(text):
         raise ValueError(
-            f"it contains the control character U+{ord(found[0]):04X} at {found.start()}: remove it"
+            f"it contains the control character U+{ord(match[0]):04X} at {match.start()}: remove it"
         )
     return text
 
 
 Text = Annotated[str, AfterValidator(_no_control_characters)]
 Language = Annotated[str, Field(pattern=_LANGUAGE)]
+# Tagged, so that an error names the field and not each alternative of the union.
 Texts = Annotated[
     Annotated[Text, Tag("text")]
     | Annotated[list[Text], Tag("list"), Field(min_length=1, max_length=128)],
@@ -46,7 +47,7 @@ def glossary_of(terms: list[tuple[str, str]]) -> Glossary:
 
 
 class Error(BaseModel):
-    error: str = Field(description="What is wrong, and the remedy.")
+    error: str = Field(description="The mistake and its remedy.")
 
 
 class TranslateRequest(BaseModel):
@@ -60,16 +61,18 @@ class TranslateRequest(BaseModel):
     text: Texts = Field(description="One text, or a list of texts.")
     source: Language = Field(AUTO, description="The language of the texts; auto: detected.")
     target: Language | None = Field(
-        None, description="The language wanted; without it, the model's first choice."
+        None, description="The target language; without it, the model's first choice."
     )
     beam: int | None = Field(
-        None, ge=1, le=16, description="Hypotheses that search keeps; 1 is greedy."
+        None, ge=1, le=16, description="Hypotheses that the search keeps; 1 is greedy."
     )
     nbest: int = Field(
         1, ge=1, le=10, description="Translations of each text at most, all different, best first."
     )
-    alignments: bool = Field(False, description="Also link words and tell how sure each is.")
-    confidence: bool = Field(False, description="Also estimate how likely it is to be good.")
+    alignments: bool = Field(False, description="Also link words and give their probabilities.")
+    confidence: bool = Field(
+        False, description="Also estimate the probability that a translation is good."
+    )
     glossary: Terms = Field([], description="Terms: source and target, or target|target.")
 
 
@@ -81,17 +84,17 @@ class DetectedLanguage(BaseModel):
 class Word(BaseModel):
     text: str
     probability: float = Field(
-        description="Of this word, given the source and the words before it."
+        description="The model's probability, given the source and the words before it."
     )
     confidence: float | None = Field(
-        None, description="The probability that it is right, where confidence was asked for too."
+        None, description="The estimated probability that it is right, with `confidence`."
     )
 
 
 class Candidate(BaseModel):
     text: str
     score: float = Field(description="The log-probability, divided by the length penalty.")
-    words: list[Word] | None = Field(None, description="Where alignments were asked for.")
+    words: list[Word] | None = Field(None, description="Only with `alignments`.")
     alignment: list[tuple[int, int]] | None = Field(
         None, description="Pairs of word numbers, source and target, from 0."
     )
@@ -101,15 +104,15 @@ class Sentence(BaseModel):
     source: str
     text: str
     confidence: float | None = Field(
-        None, description="The probability that it is good, where confidence was asked for."
+        None, description="The estimated probability that it is good, with `confidence`."
     )
-    chrf: float | None = Field(None, description="The chrF to be expected, likewise.")
+    chrf: float | None = Field(None, description="The expected chrF, with `confidence`.")
 
 
 class Use(BaseModel):
-    source: str = Field(description="As it stands in the text.")
+    source: str = Field(description="The term as it is written in the text.")
     target: str
-    words: str = Field(description="What the translation says for it.")
+    words: str = Field(description="The words of the translation for it.")
     state: Literal["placed", "inflected", "refused"]
 
 
@@ -118,17 +121,15 @@ class Translated(BaseModel):
     source: str
     target: str
     model: str
-    detected: DetectedLanguage | None = Field(None, description="Where the source was auto.")
-    source_words: list[str] | None = Field(None, description="Where alignments were asked for.")
+    detected: DetectedLanguage | None = Field(None, description="Only if the source was auto.")
+    source_words: list[str] | None = Field(None, description="Only with `alignments`.")
     sentences: list[Sentence] | None = Field(
-        None, description="What was translated at once, likewise, or with confidence."
+        None, description="The units of translation, with `alignments` or `confidence`."
     )
-    confidence: float | None = Field(None, description="That of the least sure sentence.")
-    note: str | None = Field(None, description="Why the text was left as it is, if it was.")
-    warning: str | None = Field(None, description="What is wrong at first sight, if anything is.")
-    terms: list[Use] | None = Field(
-        default=None, description="Where a glossary came with the texts."
-    )
+    confidence: float | None = Field(None, description="The lowest confidence of a sentence.")
+    note: str | None = Field(None, description="Why the text was not translated, if it was not.")
+    warning: str | None = Field(None, description="An obvious fault of the translation.")
+    terms: list[Use] | None = Field(default=None, description="Only with a glossary.")
     candidates: list[Candidate]
 
 
@@ -141,7 +142,7 @@ class ModelInfo(BaseModel):
     sources: list[str]
     targets: list[str]
     architecture: str
-    attention: bool = Field(description="Whether it can show what it attends to.")
+    attention: bool = Field(description="Whether it can show its attention.")
     alignments: bool = Field(description="Whether it can link words.")
 
 
@@ -193,7 +194,7 @@ class ChatRequest(BaseModel):
     glossary: Terms = Field([], description="Terms: source and target. OpenAI has no such field.")
 
     def text(self) -> str:
-        """What is to be translated: the user's last message."""
+        """Return the text to translate: the user's last message."""
         texts = [message.content for message in self.messages if message.role == "user"]
         content = texts[-1] if texts else self.messages[-1].content
         if isinstance(content, list):
@@ -227,7 +228,7 @@ class Keyed(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
-        """Clients send null for what they leave out."""
+        """Drop fields that are null: some clients send null for a missing field."""
         if not isinstance(given, dict):
             return given
         return {name: value for name, value in given.items() if value is not None}
@@ -242,7 +243,7 @@ class LibreRequest(Keyed):
     q: Texts = Field(description="One text, or a list of texts.")
     source: Language = AUTO
     target: Language
-    format: Literal["text", "html"] = Field("text", description="How the texts are to be read.")
+    format: Literal["text", "html"] = Field("text", description="The format of the texts.")
     alternatives: int = Field(0, ge=0, le=9)
 
 
@@ -275,7 +276,7 @@ class DocumentRequest(BaseModel):
     file: bytes = Field(json_schema_extra={"format": "binary"})
     source: str = Field(AUTO, description="The language of the file; auto: detected.")
     target: str = Field("", description="Without it, the model's first choice.")
-    prefer: str = Field("", description="In the place of a target: of files in other languages.")
+    prefer: str = Field("", description="Instead of a target: only for files in other languages.")
     glossary: str = Field("", description="Lines of source TAB target.")
 
 
@@ -422,7 +423,7 @@ class DeeplUpload(BaseModel):
     file: bytes = Field(json_schema_extra={"format": "binary"})
     target_lang: str
     source_lang: str = ""
-    filename: str = Field("", description="Its end tells the format; else that of the file's name.")
+    filename: str = Field("", description="Its end tells the format; default: the file's name.")
     glossary_id: str = ""
 
 

@@ -1,11 +1,9 @@
-"""The service on a socket: uvicorn, with limits.
+"""uvicorn with limits on connections and on the time to stop.
 
-They bound who may connect, and how long stopping may take.
-
-uvicorn accepts every connection, and ends when the last client lets it. Here connections are
-accepted up to a number, which depends on how many files the process may open, and up to a number of
-each client. A signal ends the process within a grace period, whatever the engine and the clients
-do.
+uvicorn accepts every connection, and stops when its last client lets it. This server accepts a
+number of connections that depends on how many files the process may open, and a smaller number from
+each client. A signal ends the process within a grace period, even if the engine hangs or a client
+does not read.
 """
 
 import asyncio
@@ -35,17 +33,20 @@ from dragoman.errors import ConfigError
 from dragoman.serve.batcher import StoppingError
 from dragoman.serve.connection import Connection, ConnectionLimits, bare_answer
 
-_SPARE_FILES = 16  # left for whatever else the process opens
+_SPARE_FILES = 16  # kept for other files of the process
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_LAST_S = 1.5  # of the grace period, for whatever it takes to end
-_QUIET_S = 0.1  # for what is on its way at the signal
-_ADMITTED_S = 1.0  # after the signal: whoever connects later is only told that the service stops
-_LOG_EVERY_S = 60.0  # an attack must not fill the log as well
+_LAST_S = 1.5  # end of the grace period, reserved for shutting down
+_QUIET_S = 0.1  # for requests that are on their way at the signal
+# Connections accepted later than this after the signal get 503.
+_ADMITTED_S = 1.0
+# One line of a kind in this time, so that an attack cannot fill the log as well.
+_LOG_EVERY_S = 60.0
 
 
 @lru_cache(1024)
 def client_of(host: str) -> str:
-    """Who counts as one client: an address, or in IPv6 the network that one household gets.
+    """Return the client that an address belongs to: itself, or in IPv6 the /64 network, which is
+    what one household gets.
 
     >>> client_of("2001:db8::1") == client_of("2001:db8::ffff:2")
     True
@@ -67,7 +68,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 ws="none",
-                log_level="error",  # clients' mistakes are answered, not logged
+                log_level="error",  # lower levels would log mistakes of clients
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -79,10 +80,10 @@ class Server(uvicorn.Server):
         self.limits = _within_open_files(limits)
         self.grace_s = grace_s
         self._connected: Counter[str] = Counter()  # connections of each client
-        self._closed = asyncio.Event()  # set as one is
+        self._closed = asyncio.Event()  # set when a connection closes
         self._logged: dict[str, float] = {}
         self._accepting: list[asyncio.Task[None]] = []
-        self._admits_until = math.inf  # by the loop's clock
+        self._admits_until = math.inf  # time of the event loop
         self._reloading: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -90,7 +91,8 @@ class Server(uvicorn.Server):
         # Only the main thread gets signals, and Windows has no SIGHUP.
         with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
-        self.servers = []  # uvicorn's way to accept is not taken
+        # uvicorn's own way of accepting connections is not used.
+        self.servers = []
         self._accepting = [
             asyncio.create_task(self._accept(listener)) for listener in sockets or ()
         ]
@@ -98,7 +100,7 @@ class Server(uvicorn.Server):
         _notify("READY=1")
 
     async def _accept(self, listener: socket.socket) -> None:
-        """Take connections while there is room; beyond it they wait in the kernel's queue."""
+        """Accept connections while there is room; further ones wait in the kernel's queue."""
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while True:
@@ -122,11 +124,15 @@ class Server(uvicorn.Server):
             except asyncio.CancelledError:
                 _refuse(connection, 503, str(StoppingError()))
                 raise
+            # Shielded: a connection that was accepted before the stop is still served.
             await asyncio.shield(self._take(connection, client))
 
     async def _room(self) -> None:
-        """Wait for room for one more connection. Connections that only wait for their clients make
-        room: of the client who has most of them, the one that has been silent longest."""
+        """Wait until there is room for one more connection.
+
+        Connections that only wait for their clients make room. The first to go belongs to the
+        client with most of them, and has been silent longest.
+        """
         while self._connected.total() >= self.limits.connections:
             self._closed.clear()
             waiting = [connection for connection in self._open() if connection.is_waiting]
@@ -178,42 +184,45 @@ class Server(uvicorn.Server):
             print(f"dragoman: {line}", file=sys.stderr, flush=True)
 
     def _reload(self) -> None:
-        """SIGHUP: read models and keys again, while requests go on."""
+        """Read models and keys again on SIGHUP, while requests are served."""
 
         async def reload() -> None:
             try:
                 await self.service.reload()
                 line = "models and keys were read again."
-            except Exception as error:  # whatever is wrong with them, the old ones still work
-                line = f"models and keys stay as they are: {error}"
+            # Any error: a mistake in the new files must not end a service that runs.
+            except Exception as error:
+                line = f"models and keys were not replaced: {error}"
             print(f"dragoman: {line}", file=sys.stderr, flush=True)
             _notify(f"STATUS={line}")
 
+        # The event loop keeps only weak references to tasks.
         task = asyncio.get_running_loop().create_task(reload())
         self._reloading.add(task)
         task.add_done_callback(self._reloading.discard)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """SIGTERM or SIGINT: stop within the grace period. A second one: at once."""
+        """Stop within the grace period on SIGTERM or SIGINT, and immediately on the second."""
+        # 128 + the signal's number is what a shell reports for a killed process.
         if self.should_exit:
             os._exit(128 + sig)
         self.should_exit = True
-        # A thread that is stuck in a call keeps a process alive, so another one ends it.
+        # A thread that hangs in a native call keeps the process alive, so a timer ends it.
         timer = threading.Timer(self._from_end(0.2), self._end)
         timer.daemon = True
         timer.start()
 
     def _end(self) -> None:
-        line = f"dragoman: the service did not stop within {self.grace_s:g} s: it is ended."
+        line = f"dragoman: the service did not stop within {self.grace_s:g} s and is ended now."
         print(line, file=sys.stderr, flush=True)
         os._exit(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what has come. When the grace period nears its end, tell the rest so, then hang
-        up.
+        """Answer the requests that have arrived, send 503 to the rest near the end of the grace
+        period, then hang up.
 
-        uvicorn stops listening first. So the kernel resets connections that wait to be accepted,
-        and uvicorn those whose requests it has not read yet.
+        uvicorn would stop listening first. Then the kernel resets connections that wait to be
+        accepted, and uvicorn resets those whose requests it has not read yet.
         """
         loop = asyncio.get_running_loop()
         self._admits_until = loop.time() + _ADMITTED_S
@@ -223,6 +232,7 @@ class Server(uvicorn.Server):
         loop.call_later(self._from_end(0.6), self._hang_up)
         for connection in self._open():
             connection.shutdown()
+        # Requests that the kernel has received already get their answers.
         await asyncio.sleep(_QUIET_S)
         while any(connection.admitted for connection in self._open()):
             await asyncio.sleep(0.05)
@@ -247,7 +257,7 @@ class Server(uvicorn.Server):
         return [one for one in self.server_state.connections if isinstance(one, Connection)]
 
     def _from_end(self, share: float) -> float:
-        """Seconds from the signal to the point where this share of the time to end is left."""
+        """Return the seconds after the signal at which this share of the last part remains."""
         return self.grace_s - share * min(_LAST_S, self.grace_s / 2)
 
     def _hang_up(self) -> None:
@@ -261,20 +271,21 @@ def _refuse(connection: socket.socket, status: int, message: str) -> None:
 
 
 async def _unavailable(scope: Scope, receive: Receive, send: Send) -> None:
-    """An answer after the whole request: closing a connection with unread bytes resets it."""
+    """Answer 503 after reading the whole request: closing with unread bytes resets a connection."""
     while (await receive()).get("more_body"):
         pass
     await JSONResponse({"error": str(StoppingError())}, 503)(scope, receive, send)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The socket, taken before the model is read: a port in use shows at once."""
+    """Open the socket. The command does this before it loads a model, so that a port in use is
+    reported immediately."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         is_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
-        cause = str(error.strerror).partition(" (")[0]  # Python adds the address once more
+        cause = str(error.strerror).partition(" (")[0]  # Python appends the address
         raise ConfigError(
             f"cannot listen on {host}, port {port} ({cause}): choose another "
             f"{'--port' if is_port else '--host, one of this machine'}."
@@ -282,7 +293,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _notify(state: str) -> None:
-    """Tell systemd, if it started the service and waits for news (`Type=notify`; sd_notify(3))."""
+    """Send a state to systemd if it started the service with `Type=notify` (sd_notify(3))."""
     if address := os.environ.get("NOTIFY_SOCKET"):
         if address.startswith("@"):  # an abstract socket
             address = "\0" + address[1:]
@@ -291,8 +302,9 @@ def _notify(state: str) -> None:
 
 
 def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
-    """No more connections than files may be opened, and at most half of them for a client."""
-    if sys.platform == "win32":  # which has no such limit
+    """Lower the number of connections to the number of files that may be opened; one client may
+    have half of them."""
+    if sys.platform == "win32":  # has no such limit
         return limits
     import resource
 

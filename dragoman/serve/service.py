@@ -1,4 +1,4 @@
-"""What all routes share: limits, the way of a text to its model and back, attention."""
+"""The service that all routes share: limits, translation of texts and documents, inspections."""
 
 import asyncio
 import gc
@@ -41,34 +41,34 @@ from dragoman.serve.answers import translated
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
 from dragoman.serve.inspection import Inspection, stay_on_one_core
 from dragoman.serve.keys import Client, Key, Keys
-from dragoman.serve.metrics import Metrics
-from dragoman.serve.models import Models, Route
+from dragoman.serve.prometheus import Metrics
 from dragoman.serve.readers import Readers
+from dragoman.serve.served_models import Models, Route
 from dragoman.text.segments import split_sentences
 
 T = TypeVar("T")
-_AT_ONCE = 64  # sentences of a document
-_FEW_CHARACTERS = 1000  # of a text whose pieces are not counted beforehand
-_SUGGESTED_BYTES = 100 * 2**20  # of a pair of languages
-# Processes that read documents, and those for texts with markup, which never wait for documents. A
-# reader is held until its file is translated: mostly it waits for the engine.
+_AT_ONCE = 64  # sentences of a document in the queue
+_FEW_CHARACTERS = 1000  # shorter texts are split without counting their pieces first
+_SUGGESTED_BYTES = 100 * 2**20  # for each pair of languages
+# Processes for documents, and others for texts with markup, which therefore never wait for
+# documents. A reader is held until its file is translated; mostly it waits for the engine.
 _READERS, _MARKUP_READERS = 8, 8
 _MARKUP = ReaderLimits(cpu_s=5, wall_s=20.0)
-# Characters, and terms of a glossary: such texts are split in a millisecond, and handing them to a
-# thread takes as long.
+# Texts of so many characters, with so many terms, are split in a millisecond. Passing them to a
+# thread would take as long.
 _SHORT, _FEW_TERMS = 300, 50
-# Comparisons of words with terms that begin alike, of a request and of a document: half a second
+# Comparisons of words with terms that begin alike, in a request and in a document: half a second
 # and 20 s.
 _COMPARED, _COMPARED_IN_DOCUMENT = 50_000, 2_000_000
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`max_work` is in positions (`Searcher.work`).
+    """Limits of a service. `max_work` is in positions (`Searcher.work`).
 
-    Sentences of 20 characters need 38,000 for 5,000 characters with the packaged model and its beam
-    of 4, a list of 1,000 words 107,000. 5,000 digits need 195,000 with a beam of 16, 5,000 times
-    U+FDFA 2,000,000.
+    With the bundled model and its beam of 4, 5,000 characters in sentences of 20 need 38,000
+    positions, and a list of 1,000 words 107,000. With a beam of 16, 5,000 digits need 195,000, and
+    5,000 times U+FDFA 2,000,000.
     """
 
     queue_lines: int = 1024
@@ -77,17 +77,17 @@ class Limits:
     max_body_bytes: int = 256 * 1024
     max_work: int = 150_000
     stuck_after_s: float = 10.0
-    cache_texts: int = 0  # translations that are kept for whoever asks the same again
+    cache_texts: int = 0  # translations kept for repeated requests
     max_file_bytes: int = 10 * 2**20
     max_file_characters: int = 300_000
     documents: int = 100  # kept at a time, waiting and done
     documents_of_client: int = 20
-    document_bytes: int = 2**28  # of all that are kept; a client has a quarter
-    document_s: float = 3600.0  # for which one is kept
+    document_bytes: int = 2**28  # of all documents; a client may have a quarter
+    document_s: float = 3600.0  # for which a finished one is kept
 
 
 class _Text(NamedTuple):
-    """A text on its way through its model; `steps`: where its sentences are in the pipeline."""
+    """A text that is being translated; `steps` is the pipeline's progress on its sentences."""
 
     route: Route
     sentences: list[str]
@@ -97,7 +97,7 @@ class _Text(NamedTuple):
 
 @dataclass
 class _Budget:
-    """Work that a request may still cause."""
+    """The work that a request may still cause."""
 
     left: int
 
@@ -120,25 +120,28 @@ class Service:
         suggestions: Path | None = None,
         key_files: Sequence[str] = (),
     ):
-        """`api_key` is a key without limits; `keys` are others by name, each with its own;
-        `key_files` hold more of them.
+        """Load the models.
 
-        `suggestions`: a folder for what clients suggest; None: suggestions are refused.
+        `api_key` is a key without limits; `keys` are others by name, each with limits of its own,
+        and `key_files` contain more of them. `suggestions` is a folder for clients' suggestions;
+        with None they are refused.
         """
         self._fixed_keys = {**({"api_key": Key(api_key)} if api_key else {}), **(keys or {})}
         self._key_files = key_files
         self.keys = self._read_keys()
-        # a search on every core, and as many that wait for others
+        # A search on every core, and as many paused ones.
         self._engine = ThreadPoolExecutor(2 * (os.cpu_count() or 1), thread_name_prefix="engine")
         self._load = partial(Models.load, folders, device, engine)
         self.models = self._engine.submit(self._load).result()
         self._reloads = 0
         self.limits = limits
         self.metrics = Metrics()
+        # All models share the workers, so the one with the fewest batches at a time decides.
         workers = min(model.translator.searcher.at_once for model in self.models.models)
         self.batcher = Batcher(self._engine, limits.queue_lines, workers=workers)
         self.stopping = False
         self._streams: set[asyncio.Timeout] = set()
+        # One thread: text work holds the interpreter lock, so more would only slow the event loop.
         self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
         self.readers = Readers(_READERS)
         self.markup_readers = Readers(_MARKUP_READERS, _MARKUP)
@@ -148,12 +151,14 @@ class Service:
     def suggest(
         self, text: str, better: str, source: str, target: str, client: Client = Client()
     ) -> None:
-        """Keep a translation that a client likes better, as a pair that `dragoman train` takes. If
-        there are keys, each has a folder of its own."""
+        """Append a client's better translation to a file of pairs for `dragoman train`.
+
+        If there are keys, each has a folder of its own.
+        """
         if self.suggestions is None:
             raise HTTPException(403, "this service takes no suggestions.")
         self.charge([text + better], client)
-        # The codes of the models, not the client's way to write them: they name a file.
+        # The models' codes rather than the client's spelling, because they name a file.
         route = self.models.route(text, source, target)
         folder = self.suggestions / quote(client.key, safe="") if client.key else self.suggestions
         folder.mkdir(exist_ok=True)
@@ -166,12 +171,12 @@ class Service:
             with open(file, "a", encoding="utf-8", newline="\n") as kept:
                 kept.write("\t".join(pair) + "\n")
         except OSError as error:
-            os.truncate(file, size)  # half a line would spoil the next one
+            os.truncate(file, size)  # half a line would damage the next one
             raise HTTPException(507, f"no room for the suggestion ({error.strerror}).") from None
 
     @property
     def unready(self) -> str:
-        """Why no request should be sent here now; empty: nothing speaks against it."""
+        """Return why no request should be sent here now, or an empty text."""
         if self.stopping:
             return "the service is stopping."
         if (seconds := self.batcher.stuck_for()) > self.limits.stuck_after_s:
@@ -188,7 +193,8 @@ class Service:
         self.keys = keys
         self._reloads += 1
         self._cache.clear()
-        gc.unfreeze()  # what was loaded at the start may go now
+        # The old models are frozen since the start; unfreeze them, so that they are freed.
+        gc.unfreeze()
         gc.collect()
         gc.freeze()
 
@@ -196,7 +202,7 @@ class Service:
         return Keys({**self._fixed_keys, **Keys.read(self._key_files)})
 
     def stop(self) -> None:
-        """Take no more work for long, and end streams: a stream has said what it could."""
+        """Report that the service stops, and end streams, which have sent part of their answers."""
         self.stopping = True
         for limit in self._streams:
             if not limit.expired():
@@ -204,7 +210,7 @@ class Service:
 
     @asynccontextmanager
     async def until_stopping(self) -> AsyncIterator[None]:
-        """For a stream: `StoppingError` ends it as soon as the service stops."""
+        """Raise `StoppingError` in the body of this context when the service stops."""
         limit = asyncio.timeout(None)
         try:
             async with limit:
@@ -237,16 +243,17 @@ class Service:
         glossary: Glossary = NO_TERMS,
         client: Client = Client(),
     ) -> list[schemas.Translated]:
-        """Each text as it is in the cache, or translated; the size of all is checked first."""
+        """Translate texts, or take them from the cache, after checking their size."""
         self.charge(texts, client)
         options = (source, target, beam, nbest, alignments, confidence, glossary)
-        # A key does not learn from the time of an answer what another one has asked.
+        # Each key has a cache of its own: otherwise the time of an answer would tell it what
+        # another key has asked.
         asker = (client.key, self._reloads)
         answers = {text: self._remembered((text, asker, *options)) for text in texts}
         missing = [text for text, answer in answers.items() if answer is None]
         if missing:
-            made = await self._translate(missing, *options, client.name)
-            answers.update(zip(missing, made, strict=True))
+            translations = await self._translate(missing, *options, client.name)
+            answers.update(zip(missing, translations, strict=True))
         for text, answer in answers.items():
             self._remember((text, asker, *options), answer)
         return [answer for text in texts if (answer := answers[text]) is not None]
@@ -258,7 +265,7 @@ class Service:
         return answer
 
     def _remember(self, key: tuple[object, ...], answer: schemas.Translated | None) -> None:
-        """Keep an answer as the last one used; the first ones go."""
+        """Put an answer at the end of the cache, and drop those used longest ago."""
         if answer is not None and self.limits.cache_texts:
             self._cache[key] = answer
             self._cache.move_to_end(key)
@@ -277,13 +284,16 @@ class Service:
         glossary: Glossary,
         client: str,
     ) -> list[schemas.Translated]:
-        """Each text sentence by sentence, all sentences of all texts in one go."""
-        # Each has a sentence at least: what the queue will not take is not split first.
+        """Translate all sentences of all texts together."""
+        # Every text has at least one sentence. A request that the queue has no room for is refused
+        # before it is split.
         self.batcher.admit(client, len(texts))
         options = Request(nbest=nbest, alignments=alignments, glossary=glossary)
         plan = partial(self._plan, texts, source, target, beam, options)
         planned, work = await self._aside(texts, plan, glossary)
+        # Repairs may use what the first searches leave of the request's work.
         budget = _Budget(self.limits.max_work - work)
+        # Texts of one model share searches; different models work side by side.
         of_model: dict[int, list[_Text]] = {}
         for text in planned:
             of_model.setdefault(id(text.route.model), []).append(text)
@@ -297,7 +307,7 @@ class Service:
     async def _finish(
         self, texts: Sequence[_Text], budget: _Budget, client: str, glossary: Glossary
     ) -> None:
-        """Texts of one model to their ends, side by side."""
+        """Finish the texts of one model together."""
         steps = Steps(begun_together([text.steps for text in texts]))
         sentences = [sentence for text in texts for sentence in text.sentences]
 
@@ -314,15 +324,16 @@ class Service:
         client: str,
         aside: Callable[[Callable[[], None]], Awaitable[None]],
     ) -> T:
-        """The result of a life. `aside` does its text work, and its queries wait their turns.
+        """Answer the queries of a pipeline until it has a result. `aside` does its text work.
 
-        What it asks for first is paid for already. Without a budget, as for a document, everything
-        is. A document takes some queries at a time, so that it leaves room in the queue, and waits
-        where a sentence would be refused.
+        The first queries are paid for already; later ones are charged to the budget. A document
+        has no budget: it submits some queries at a time, so that it leaves room in the queue, and
+        waits where a text would be refused.
         """
         searcher = route.model.translator.searcher
         is_first = True
         while not steps.is_done:
+            # `wants` are all queries that do not depend on each other.
             size = len(steps.wants) if budget else _AT_ONCE
             answers: list[Answer] = []
             for start in range(0, len(steps.wants), size):
@@ -349,19 +360,19 @@ class Service:
     async def _affordable(
         self, searcher: Searcher, queries: Sequence[Query], budget: _Budget, client: str
     ) -> list[Answer]:
-        """The answers to queries; those that nobody pays for get an error instead."""
+        """Answer queries; a query that exceeds the budget gets an error instead."""
         answers: list[Answer] = [BudgetError("the request may cause no more work.")] * len(queries)
-        works = map(searcher.work, queries)
-        rows = [row for row, work in enumerate(works) if self._is_affordable(work, budget)]
+        # A repair must fit into a slice, and into what the request may use.
+        rows = [
+            row
+            for row, work in enumerate(map(searcher.work, queries))
+            if work <= self.batcher.slice_work and budget.pays(work)
+        ]
         some = [queries[row] for row in rows]
         hypotheses = await self.batcher.search(searcher, some, client, admitted=True)
         for row, of_row in zip(rows, hypotheses, strict=True):
             answers[row] = of_row
         return answers
-
-    def _is_affordable(self, work: int, budget: _Budget) -> bool:
-        """What mends a translation must fit into a slice, and into what the request may use."""
-        return work <= self.batcher.slice_work and budget.pays(work)
 
     async def translate_markup(
         self,
@@ -374,7 +385,7 @@ class Service:
         client: Client = Client(),
         ignored: tuple[str, ...] = (),
     ) -> list[tuple[str, Route]]:
-        """Each text as a document of a format, and how it was translated."""
+        """Translate each text as a document of a format, and return it with its route."""
         self.charge(texts, client)
         answers = []
         readers = self.markup_readers
@@ -385,15 +396,12 @@ class Service:
                 outline = await readers.run(
                     reader.open, "the text", raw, name, options, readers.limits
                 )
-                route = self.route_document(outline, source, target)
+                route = self.models.route(outline.sample, source, target)
                 translated = await self.translate_document(
                     reader, route, glossary, client.name, readers=readers
                 )
                 answers.append((translated.decode(), route))
         return answers
-
-    def route_document(self, outline: FileSummary, source: str, target: str) -> Route:
-        return self.models.route(outline.sample, source, target)
 
     async def translate_document(
         self,
@@ -404,9 +412,9 @@ class Service:
         on_done: Callable[[int], None] = lambda count: None,
         readers: Readers | None = None,
     ) -> bytes:
-        """What a reader has opened, by its model. Others have their turns between its sentences.
+        """Translate the document that a reader has opened. Others have turns between its sentences.
 
-        `on_done` hears how many segments are done.
+        `on_done` gets the number of finished segments.
         """
         readers = readers or self.readers
         if route.note:
@@ -439,7 +447,9 @@ class Service:
         if passes > 1:
             work *= passes
             self._check_work(work)
+            self._check_time(work)
 
+        # With several workers, PyTorch must not take the cores of the others.
         alone = self.batcher.workers == 1
 
         def run(on_step: OnStep) -> bytes:
@@ -448,7 +458,7 @@ class Service:
             observed = replace(request, on_step=on_step)
             found = inspection.run(route.model.translator, text, translation, observed)
             on_step()
-            # Here: megabytes of JSON would hold up the event loop.
+            # In this thread: megabytes of JSON would block the event loop.
             return json.dumps(found, separators=(",", ":")).encode()
 
         return await self.batcher.run(run, work, client.name)
@@ -456,30 +466,24 @@ class Service:
     async def _aside(
         self, texts: Sequence[str], function: Callable[[], T], glossary: Glossary = NO_TERMS
     ) -> T:
-        """Do what takes time for long texts, or for many terms, beside the event loop.
-
-        A short text may become 18 times as long.
-        """
+        """Run a function in a thread if the texts are long or the terms many."""
         whole = "".join(texts)
+        # Normalisation may make a text 18 times as long, so its result counts too.
         is_short = len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT
         if is_short and len(glossary.terms) <= _FEW_TERMS:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._splitting, function)
 
     def _plan(
-        self,
-        texts: Sequence[str],
-        source: str,
-        target: str,
-        beam: int | None,
-        options: Request,
+        self, texts: Sequence[str], source: str, target: str, beam: int | None, options: Request
     ) -> tuple[list[_Text], int]:
-        """Texts as far as their first queries, and the work of these.
+        """Advance texts to their first queries, and return the work of these.
 
-        Those that would be too much work are refused.
+        Texts that would be too much work are refused.
         """
         planned: list[_Text] = []
         total = 0
+        # The cost of finding terms is known before they are looked for.
         if sum(map(options.glossary.comparisons, texts)) > _COMPARED:
             raise HTTPException(413, _ALIKE)
         for text in texts:
@@ -490,8 +494,7 @@ class Service:
             translator = route.model.translator
             request = translator.check(_request(route, beam, options))
             sentences, gaps = split_sentences(text, request.source_language)
-            # Splitting what does not fit takes seconds for hundreds of thousands of pieces, and
-            # counting them does not.
+            # Splitting hundreds of thousands of pieces takes seconds; counting them does not.
             if len(text) > _FEW_CHARACTERS:
                 self._check_work(total + translator.pipeline.least_work(sentences, request))
             steps = Steps(translator.pipeline.translate(sentences, request))
@@ -502,12 +505,7 @@ class Service:
         return planned, total
 
     def _check_inspection(
-        self,
-        inspection: Inspection,
-        text: str,
-        source: str,
-        target: str,
-        translation: str | None,
+        self, inspection: Inspection, text: str, source: str, target: str, translation: str | None
     ) -> tuple[Route, Request, int]:
         """Return the model, the request and the work of an inspection, or refuse it."""
         route = self.models.route(text, source, target)
@@ -515,16 +513,17 @@ class Service:
         request = _request(route, None, Request())
         part = Part(0, 0, translator.encode_whole(text, request), route.target, text)
         query = translator.pipeline.proposer.query(part, request)
+        # Lengths in subwords. Without a translation, the longest one that a search may return.
         read = len(part.ids)
         if translation is None:
-            said = translator.searcher.longest_target(query)
+            written = translator.searcher.longest_target(query)
         else:
-            said = len(translator.codec.encode_target([translation])[0])
-        inspection.check(translator.config.model, read, said)
-        return route, request, translator.searcher.work(query) + read + said
+            written = len(translator.codec.encode_target([translation])[0])
+        inspection.check(translator.config.model, read, written)
+        return route, request, translator.searcher.work(query) + read + written
 
     def charge(self, texts: Sequence[str], client: Client) -> None:
-        """Count the characters of a request, unless they are too many."""
+        """Check the size of a request, and count its characters."""
         self.check_size(texts, client)
         self.metrics.count(texts, client.key)
 
@@ -534,8 +533,18 @@ class Service:
         most = min(most, client.max_characters or most)
         if characters > most:
             raise HTTPException(
+                413, f"{characters:,} characters are too many: a request may have {most:,}."
+            )
+
+    def _check_time(self, work: int) -> None:
+        """Refuse a look that is not likely to end in time."""
+        # Half of the time limit is for the queue and for the turns of others.
+        seconds, most = self.batcher.look_seconds(work), self.limits.time_limit_s
+        if seconds > most / 2:
+            raise HTTPException(
                 413,
-                f"{characters:,} characters are too many: a request may have {most:,}.",
+                f"this takes about {seconds:.0f} s of processor time, too much for requests of "
+                f"at most {most:g} s: send a shorter text, or leave out `study`.",
             )
 
     def _check_work(self, work: int) -> None:
@@ -554,7 +563,7 @@ _ALIKE = (
 
 
 def _compared(rounds: Rounds, glossary: Glossary, most: int) -> Rounds:
-    """The rounds of a document, ended by an error where its terms would take too long to find."""
+    """Pass on the rounds of a document, and raise an error if its terms would take too long."""
     steps = Steps(rounds)
     while not steps.is_done:
         most -= sum(glossary.comparisons(sentence.text) for sentence in steps.wants)
@@ -565,7 +574,7 @@ def _compared(rounds: Rounds, glossary: Glossary, most: int) -> Rounds:
 
 
 def _unchanged(text: str) -> Life[list[Translation]]:
-    """A text that stays as it is asks for nothing."""
+    """Return the text itself without a query."""
     yield from ()
     return [Translation(text, (Candidate(text, 0.0),))]
 

@@ -4,11 +4,12 @@ Segments are read without inline markup, each as a single line. Segments without
 skipped, as are segments that PO marks as fuzzy. If a file has several languages, the caller names
 two, or the first two are read.
 
-Such files may come from strangers: XML with its own DTD is rejected, and so is an archive that
-expands without end.
+Such a file may come from anyone, so `read_pairs` reads it in a process with limits. XML with a DTD
+of its own is refused, and so is an archive that expands without end.
 """
 
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,7 @@ from xml.etree.ElementTree import Element
 
 from dragoman.errors import CorpusError
 from dragoman.storage.safe_xml import LANGUAGE, local_name, xml_events
-from dragoman.text.parallel import raw_blocks, raw_lines
+from dragoman.text.parallel import open_bytes, raw_blocks, raw_lines, unpacked_name
 
 # Elements of inline markup, whose content is not text
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}
@@ -32,6 +33,16 @@ class Segment(NamedTuple):
 
 
 Read = Callable[[BinaryIO, str | Path, str, str], Iterator[Segment]]
+
+
+def read_segments(path: str, source: str = "", target: str = "") -> Iterator[Segment]:
+    """Yield the segments of a file, whose name tells its format."""
+    read = READERS[Path(unpacked_name(path)).suffix.lower()]
+    with open_bytes(path) as file:
+        try:
+            yield from read(file, path, source, target)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CorpusError(f"{path}: cannot be read ({error}).") from None
 
 
 def read_tmx(

@@ -145,16 +145,14 @@ def holds_both_sides(name: str | Path) -> bool:
 def _read_segments(
     path: str, before: int, languages: tuple[str, str]
 ) -> Generator[Pair, None, int]:
-    number = 0
-    from dragoman.text.exchange import READERS
+    from dragoman.storage.limited import limited_rows
+    from dragoman.text.exchange import read_segments
 
-    read = READERS[Path(unpacked_name(path)).suffix.lower()]
-    with open_bytes(path) as file:
-        try:
-            for number, segment in enumerate(read(file, path, *languages), start=1):
-                yield Pair(before + number, segment.source, segment.target)
-        except (OSError, EOFError, zlib.error) as error:
-            raise CorpusError(f"{path}: cannot be read ({error}).") from None
+    number = 0
+    size = Path(path).stat().st_size if Path(path).is_file() else 0
+    rows = limited_rows(read_segments, path, size, path, *languages)
+    for number, (source, target) in enumerate(rows, start=1):
+        yield Pair(before + number, source, target)
     return number
 
 

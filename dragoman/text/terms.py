@@ -12,6 +12,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from dragoman.errors import ConfigError
+from dragoman.storage.limited import limited_rows
 from dragoman.storage.safe_xml import LANGUAGE, local_name, xml_events
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
@@ -51,7 +52,8 @@ def rows_of(text: str, name: str, source: str = "", target: str = "") -> Iterato
     """Yield the entries of a glossary in the format of its file name; TBX needs the languages."""
     text = text.removeprefix("\ufeff")
     if name.lower().endswith(".tbx"):
-        yield from _tbx(text, name, source, target)
+        for line, columns in limited_rows(read_tbx, name, len(text), text, name, source, target):
+            yield GlossaryRow(line, tuple(columns))
         return
     if name.lower().endswith(".csv"):
         # Excel writes semicolons in countries with decimal commas.
@@ -69,7 +71,7 @@ def rows_of(text: str, name: str, source: str = "", target: str = "") -> Iterato
             yield GlossaryRow(number, tuple(column.strip() for column in line.split("\t")))
 
 
-def _tbx(text: str, name: str, source: str, target: str) -> Iterator[GlossaryRow]:
+def read_tbx(text: str, name: str, source: str, target: str) -> Iterator[GlossaryRow]:
     """Yield each concept's terms in the source language, with its terms in the target language."""
     number = 0
     try:

@@ -49,10 +49,11 @@ from dragoman.storage.protobuf import (
     text_field,
 )
 from dragoman.storage.tensors import tensors
+from dragoman.text.exchange import read_segments
 from dragoman.text.parallel import read_pairs
 from dragoman.text.shortlist import Shortlist
 from dragoman.text.subword import BytePairs
-from dragoman.text.terms import rows_of
+from dragoman.text.terms import read_tbx, rows_of
 from tests.attacks import archived
 from tests.forging import KEPT
 from tests.fuzz import mutation
@@ -316,12 +317,14 @@ def _corpus(ending: str) -> Callable[[bytes], object]:
     def read(raw: bytes) -> object:
         path = _folder() / f"a.{ending}"
         path.write_bytes(raw)
-        return [*read_pairs(path)]
+        return [*(read_pairs(path) if ending == "tsv" else read_segments(str(path)))]
 
     return read
 
 
 def _glossary(ending: str) -> Callable[[bytes], object]:
+    if ending == "tbx":
+        return lambda raw: [*read_tbx(raw.decode("utf-8", "replace"), "a.tbx", "de", "en")]
     return lambda raw: [*rows_of(raw.decode("utf-8", "replace"), f"a.{ending}", "de", "en")]
 
 

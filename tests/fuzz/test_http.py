@@ -1,6 +1,6 @@
-"""HTTP as nobody should speak it: malformed, slow, huge, cut off, not listened to.
+"""Bad HTTP: malformed, slow, huge, cut off, not listened to.
 
-A case follows from its number alone. Some dozens run with `make test`, ten thousand with `make
+The number of a case determines it. Some dozens run with `make test`, ten thousand with `make
 torture`.
 """
 
@@ -95,7 +95,7 @@ def question(draw: random.Random) -> bytes:
 
 
 def written(fields: dict) -> bytes:
-    """As JSON, with what Python's own writer would refuse."""
+    """Write JSON with values that Python's own writer would refuse."""
     text = json.dumps(fields).replace(f'"{DIGITS}"', "1" * 5000)
     return text.replace(f'"{NESTED}"', "[" * 3000 + "]" * 3000).encode()
 

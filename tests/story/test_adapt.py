@@ -131,7 +131,7 @@ def test_mistakes_are_told_before_anything_is_computed(dragoman, int8, tmp_path:
     wrong = dragoman("adapt", *few, "--model", int8, "--out", tmp_path / "a")
     assert "takes at least 10" in wrong.err
     wrong = dragoman("adapt", few[0], "--model", int8, "--out", tmp_path / "a")
-    assert "has only one side" in wrong.err
+    assert "only one side" in wrong.err
     wrong = dragoman("adapt", *few, "--model", int8, "--out", int8)
     assert "is not empty" in wrong.err
     assert dragoman("adapt", *few).code == 2

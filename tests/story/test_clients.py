@@ -158,7 +158,7 @@ def test_openais_client_lists_models_and_translates(address) -> None:
     content = separated.choices[0].message.content
     assert content == "one\n==A_PART==\ntwo three\n==A_PART==\nfour"
 
-    with pytest.raises(openai.NotFoundError, match="no model 'dragoman-de-fr': a name holds"):
+    with pytest.raises(openai.NotFoundError, match="no model 'dragoman-de-fr': a name contains"):
         complete("dragoman-de-fr", "eins")
     with pytest.raises(openai.BadRequestError) as refused:
         complete("dragoman-de-en", "eins", stream=True, n=2)

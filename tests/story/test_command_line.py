@@ -492,13 +492,14 @@ def test_usage_errors_exit_with_two(dragoman) -> None:
 
 def test_an_unknown_command_is_answered_with_the_nearest_and_nothing_else_is_imported() -> None:
     code = (
-        "import sys\nfrom dragoman.cli.commands import app\n"
-        "try:\n    app(['transalte'])\nexcept SystemExit as end:\n    print(end.code)\n"
+        "import sys\nfrom dragoman.cli.commands import run_command_line\n"
+        "try:\n    run_command_line(['transalte'])\n"
+        "except SystemExit as end:\n    print(end.code)\n"
         "print([m for m in sys.modules if m.startswith('dragoman.cli.')])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "did you mean translate?" in done.stderr
-    assert done.stdout == "2\n['dragoman.cli.commands']\n"
+    assert done.stdout == "2\n['dragoman.cli.arguments', 'dragoman.cli.commands']\n"
 
 
 def test_from_python(tmp_path) -> None:

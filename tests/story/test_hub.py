@@ -56,6 +56,28 @@ def test_a_name_of_the_hub_translates_as_its_folder_does(hub: Hub, dragoman) -> 
     assert not any("pytorch_model.bin" in request for request in hub.asked)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit of processor time")
+def test_a_model_of_the_hub_is_converted_in_a_process_with_limits(
+    hub: Hub, dragoman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process notes its number and its limit."""
+    note = tmp_path / "note"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, pathlib, resource\n"
+        "limit = resource.setrlimit\n"
+        "def noted(which, limits):\n"
+        "    if which == resource.RLIMIT_CPU:\n"
+        f"        pathlib.Path({str(note)!r}).write_text(f'{{os.getpid()}} {{limits[0]}}')\n"
+        "    limit(which, limits)\n"
+        "resource.setrlimit = noted\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert dragoman("translate", "--model", NAME, "eins").code == 0
+    number, limit = map(int, note.read_text().split())
+    assert number != os.getpid()
+    assert 0 < limit < 10_000
+
+
 def test_models_are_listed_fetched_anew_and_removed(hub: Hub, dragoman) -> None:
     assert NAME not in dragoman("models").out
     assert dragoman("models", "get", NAME).code == 0

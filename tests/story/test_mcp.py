@@ -70,7 +70,7 @@ def test_a_host_translates_texts_and_files_in_the_named_folder_only(trained_onnx
     assert "nine" in (open_ / "a.en.md").read_text()
     for failed, text in answers[4:8]:
         assert failed
-        assert "in no folder that is open to this server" in text
+        assert "outside the folders that this server may use" in text
     assert sorted(path.name for path in closed.iterdir()) == ["b.md"]
     assert {json.loads(part)["language"] for part in texts[8].split("\n\n")} == {"de", "en"}
     assert "de" in texts[9]

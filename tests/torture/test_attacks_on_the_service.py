@@ -1,4 +1,4 @@
-"""What strangers may send to the service, and what it must not do to the others.
+"""Hostile requests to the service, and their effect on other clients.
 
 Waits are bounded by `HANG`, which only a service that hangs reaches.
 """
@@ -44,7 +44,7 @@ from tests.serving import (
 )
 
 HANG = 300.0
-SWELLING = "\ufdfa" * 5000  # 15 kB that become 90,000 characters as they are normalised
+SWELLING = "\ufdfa" * 5000  # 15 kB that normalisation turns into 90,000 characters
 DIGITS = "".join(random.Random(1).choices("0123456789", k=5000))
 QUICK = ConnectionLimits(receive_s=0.4, idle_s=0.4, send_s=0.4)
 EXAMPLES = Path(__file__).parents[2] / "examples" / "valid.de.gz"
@@ -87,7 +87,7 @@ def get(address: str, path: str = "/healthz", source: str = "127.0.0.1") -> int:
 
 
 class Endless:
-    """In place of a translator's search: steps and steps, unless the hook ends it."""
+    """Replaces a translator's search by endless steps, which only the hook ends."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -162,7 +162,7 @@ def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the
     assert work(prose.replace("\n", " ")) < service.limits.max_work / 3
     assert work("Hund\n" * 1000) < service.limits.max_work
     assert work(DIGITS) < service.limits.max_work
-    # What repeats itself is searched for once, so attacks must not.
+    # Repeated pieces are searched for once, so the attack must not repeat itself.
     draw = random.Random(1)
     faces = "".join(draw.choices([chr(0x1F600 + i) for i in range(64)], k=5000))
     for attack in ((SWELLING,), (DIGITS, 16, 10), (faces,)):
@@ -324,7 +324,7 @@ def test_a_signal_ends_streams_and_they_say_so(trained, tmp_path) -> None:
 
 
 def test_a_service_that_stops_answers_what_was_sent_and_ends_streams(trained, tmp_path) -> None:
-    """It sleeps while the requests and the signal come, so that it finds all of them at once. The
+    """It sleeps while the requests and the signal come, so that it finds all of them open. The
     cache has the first piece of each stream but one; the engine comes to no other end."""
     first = search_once_and_then_without_end
     options = ["--grace", "86400", "--time-limit", "86400", "--cache", "10"]
@@ -655,7 +655,7 @@ PATIENT = ConnectionLimits(connections=6, receive_s=HANG, idle_s=HANG)
     ids=["nothing", "a part of a head", "a request that is answered", "a part of a body"],
 )
 def test_connections_on_which_nothing_comes_make_room_for_new_ones(service, sent) -> None:
-    """Of the client who has most of them, the one that has been silent longest."""
+    """The client with most of them loses the one that has been silent longest."""
     with running(service, PATIENT) as address, contextlib.ExitStack() as opened:
         held = [
             opened.enter_context(connect(address, f"127.0.0.{client}"))
@@ -773,7 +773,7 @@ def test_a_signal_ends_the_process_though_the_engine_is_stuck(trained, tmp_path)
         started.send(signal.SIGINT)
         answer = started.answer()
         assert answer.code == 1
-        assert "did not stop within 1 s: it is ended" in answer.err
+        assert "did not stop within 1 s and is ended" in answer.err
 
 
 def test_a_second_signal_ends_the_process_at_once(trained, tmp_path) -> None:

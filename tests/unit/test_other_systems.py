@@ -15,7 +15,7 @@ from dragoman.decode.request import Request
 ROOT = Path(__file__).parents[2]
 AS_ELSEWHERE = """\
 import builtins, importlib, io, os, pkgutil, signal, sys
-import numpy, onnxruntime, rich, sacrebleu, safetensors.numpy, sentencepiece, typer
+import numpy, onnxruntime, rich, sacrebleu, safetensors.numpy, sentencepiece
 for optional in ("torch", "torch.utils.tensorboard", "triton", "fastapi", "httptools", "yaml",
                  "markdown_it", "python_multipart", "uvicorn", "transformers", "ctranslate2",
                  "PIL", "ray"):

@@ -1,43 +1,31 @@
 """The command `dragoman attend`."""
 
-from typing import Annotated
-
-import typer
-
+from dragoman.cli.arguments import argument, option
 from dragoman.cli.loading import decoding_settings, load_model, one_model
-from dragoman.cli.options import Beam, Device, EngineName, From, OneModel, Set, To, show_result
+from dragoman.cli.options import BEAM, DEVICE, ENGINE, FROM, ONE_MODEL, SET, TO, show_result
 from dragoman.decode.request import Request
 from dragoman.errors import ConfigError
 
 
 def command(
-    text: Annotated[str, typer.Argument(help="A sentence to translate and inspect.")],
-    model: OneModel = "",
-    out: Annotated[
-        str, typer.Option(help="Page to write, for a browser: attention, beam, positions.")
-    ] = "",
-    svg: Annotated[str, typer.Option(help="Figure to write: the heads of one layer, as SVG.")] = "",
-    png: Annotated[str, typer.Option(help="The same figure as PNG.")] = "",
-    kind: Annotated[
-        str, typer.Option("--attention", help="In figures: encoder, decoder or cross.")
-    ] = "cross",
-    layer: Annotated[int, typer.Option(help="In figures: the layer, from 1; -1 is the last.")] = -1,
-    head: Annotated[
-        int | None, typer.Option(min=1, help="In figures: only this head, from 1.")
-    ] = None,
-    pieces: Annotated[
-        bool, typer.Option("--pieces", help="In figures: show pieces instead of words.")
-    ] = False,
-    translation: Annotated[
-        str | None,
-        typer.Option(help="Show attention for this translation instead of the model's own."),
-    ] = None,
-    from_: From = "",
-    to: To = "",
-    beam: Beam = None,
-    engine: EngineName = "auto",
-    device: Device = "auto",
-    set_: Set = None,
+    text: str = argument("", "A sentence to translate and inspect."),
+    model: str = ONE_MODEL,
+    out: str = option("", "Page to write, for a browser: attention, beam, positions."),
+    svg: str = option("", "Figure to write: the heads of one layer, as SVG."),
+    png: str = option("", "The same figure as PNG."),
+    kind: str = option("cross", "In figures: encoder, decoder or cross.", "--attention"),
+    layer: int = option(-1, "In figures: the layer, from 1; -1 is the last."),
+    head: int | None = option(None, "In figures: only this head, from 1.", min=1),
+    pieces: bool = option(False, "In figures: show pieces instead of words."),
+    translation: str | None = option(
+        None, "Show attention for this translation instead of the model's own."
+    ),
+    from_: str = FROM,
+    to: str = TO,
+    beam: int | None = BEAM,
+    engine: str = ENGINE,
+    device: str = DEVICE,
+    set_: list[str] | None = SET,
 ) -> None:
     """Translate a sentence and show its attention, its beam and its positions.
 

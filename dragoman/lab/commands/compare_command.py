@@ -5,67 +5,44 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Literal
-
-import typer
+from typing import Literal
 
 import dragoman
-from dragoman.cli.options import Device
+from dragoman.cli.arguments import UsageError, argument, option
+from dragoman.cli.options import DEVICE
 from dragoman.errors import ConfigError, needs_torch
 
 Files = tuple[str, str]
 
 
 def command(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SRC TGT]",
-            help="A parallel corpus, line by line; without it, a toy language.",
-        ),
-    ] = None,
-    out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
-    valid: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
-    ] = None,
-    test: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Test set; otherwise held out.")
-    ] = None,
-    also: Annotated[
-        Files | None,
-        typer.Option(metavar="SRC TGT", help="A second corpus, to repeat claim C7."),
-    ] = None,
-    systems: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A.toml B.toml ...",
-            help="Compare these settings files instead of testing the claims.",
-        ),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="With --systems: seeds to train each with.")
-    ] = 3,
-    until: Annotated[
-        Literal["converged"] | None,
-        typer.Option(
-            help="With --systems: train until validation no longer improves (the default without "
-            "--flops)."
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes: minutes on two CPU cores.")
-    ] = False,
-    claims: Annotated[str, typer.Option(metavar="C1,C5", help="Only these claims.")] = "",
-    flops: Annotated[
-        float | None,
-        typer.Option(min=1.0, help="Training budget of each system, in floating-point operations."),
-    ] = None,
-    minutes: Annotated[
-        float,
-        typer.Option(min=0.0, help="Start no run after this time; the same command continues."),
-    ] = math.inf,
-    device: Device = "auto",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel runs.")] = None,
+    files: list[str] | None = argument(
+        "SRC TGT", "A parallel corpus, line by line; without it, a toy language.", None
+    ),
+    out: str = option("", "Folder for the runs and the report."),
+    valid: Files | None = option(None, "Validation set; otherwise held out.", metavar="SRC TGT"),
+    test: Files | None = option(None, "Test set; otherwise held out.", metavar="SRC TGT"),
+    also: Files | None = option(None, "A second corpus, to repeat claim C7.", metavar="SRC TGT"),
+    systems: list[str] | None = option(
+        None,
+        "Compare these settings files instead of testing the claims.",
+        metavar="A.toml B.toml ...",
+    ),
+    seeds: int = option(3, "With --systems: seeds to train each with.", min=1),
+    until: Literal["converged"] | None = option(
+        None,
+        "With --systems: train until validation no longer improves (the default without --flops).",
+    ),
+    quick: bool = option(False, "Small sizes: minutes on two CPU cores."),
+    claims: str = option("", "Only these claims.", metavar="C1,C5"),
+    flops: float | None = option(
+        None, "Training budget of each system, in floating-point operations.", min=1.0
+    ),
+    minutes: float = option(
+        math.inf, "Start no run after this time; the same command continues.", min=0.0
+    ),
+    device: str = DEVICE,
+    jobs: int | None = option(None, "Number of parallel runs.", min=1),
 ) -> None:
     """Train models to test the lectures' claims, or to compare your own settings.
 
@@ -80,7 +57,7 @@ def command(
         from dragoman.lab.compare.experiment import compare_systems
 
     if not out:
-        raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
+        raise UsageError("--out: give a folder for the runs and the report.")
     # An option takes one value, so the other settings files arrive as arguments.
     settings = [*(systems or []), *(file for file in files or () if file.endswith(".toml"))]
     corpora = CorpusFiles(_pair(files or [], bool(settings)), valid, test, also)

@@ -1,51 +1,37 @@
 """The command `dragoman explain`."""
 
-from typing import Annotated
-
-import typer
-
+from dragoman.cli.arguments import argument, option
 from dragoman.cli.loading import decoding_settings, load_model, one_model
-from dragoman.cli.options import Beam, Device, EngineName, From, OneModel, Set, To, show_result
+from dragoman.cli.options import BEAM, DEVICE, ENGINE, FROM, ONE_MODEL, SET, TO, show_result
 from dragoman.decode.request import Request
 from dragoman.errors import ConfigError, needs_torch
 
 
 def command(
-    text: Annotated[str, typer.Argument(help="A sentence to follow through the model.")],
-    model: OneModel = "",
-    out: Annotated[str, typer.Option(help="The page to write, for a browser.")] = "",
-    translation: Annotated[
-        str | None, typer.Option(help="Follow this translation instead of the model's own.")
-    ] = None,
-    off: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PART",
-            help="Switch a part off: encoder.0.head.2, cross.1.head.0, decoder.1, "
-            "encoder.0.network (repeatable; numbers start at 0).",
-        ),
-    ] = None,
-    swap: Annotated[
-        tuple[int, int] | None, typer.Option(metavar="I J", help="Swap two words of the source.")
-    ] = None,
-    place: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PIECE=POSITION", help="Move a subword of the source (repeatable)."),
-    ] = None,
-    begin: Annotated[
-        str, typer.Option(metavar="TEXT", help="Text that the translation must begin with.")
-    ] = "",
-    temperature: Annotated[
-        float, typer.Option(min=0.0, help="Sample the translation at this temperature.")
-    ] = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Subwords to sample from; 0: all.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the samples.")] = 1,
-    from_: From = "",
-    to: To = "",
-    beam: Beam = None,
-    engine: EngineName = "auto",
-    device: Device = "auto",
-    set_: Set = None,
+    text: str = argument("", "A sentence to follow through the model."),
+    model: str = ONE_MODEL,
+    out: str = option("", "The page to write, for a browser."),
+    translation: str | None = option(None, "Follow this translation instead of the model's own."),
+    off: list[str] | None = option(
+        None,
+        "Switch a part off: encoder.0.head.2, cross.1.head.0, decoder.1, "
+        "encoder.0.network (repeatable; numbers start at 0).",
+        metavar="PART",
+    ),
+    swap: tuple[int, int] | None = option(None, "Swap two words of the source.", metavar="I J"),
+    place: list[str] | None = option(
+        None, "Move a subword of the source (repeatable).", metavar="PIECE=POSITION"
+    ),
+    begin: str = option("", "Text that the translation must begin with.", metavar="TEXT"),
+    temperature: float = option(0.0, "Sample the translation at this temperature.", min=0.0),
+    top_k: int = option(0, "Subwords to sample from; 0: all.", min=0),
+    seed: int = option(1, "Seed of the samples.", min=0),
+    from_: str = FROM,
+    to: str = TO,
+    beam: int | None = BEAM,
+    engine: str = ENGINE,
+    device: str = DEVICE,
+    set_: list[str] | None = SET,
 ) -> None:
     """Follow a sentence through the model, step by step, on one page with the model's own numbers.
 

@@ -1,47 +1,33 @@
 """The command `dragoman sweep`."""
 
 import math
-from typing import Annotated
 
-import typer
-
-from dragoman.cli.options import Device
+from dragoman.cli.arguments import UsageError, argument, option
+from dragoman.cli.options import DEVICE
 from dragoman.errors import ConfigError, needs_torch
 
 Files = tuple[str, str]
 
 
 def command(
-    base: Annotated[str, typer.Argument(metavar="BASE.toml", help="Settings to start from.")],
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Source side of a corpus.")],
-    target: Annotated[str, typer.Argument(metavar="TGT", help="Target side of the corpus.")],
-    try_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--try", metavar="NAME=A,B,...", help="A setting and the values to try (repeatable)."
-        ),
-    ] = None,
-    out: Annotated[str, typer.Option(help="Folder for the runs and the report.")] = "",
-    flops: Annotated[
-        float, typer.Option(min=1.0, help="Budget of a whole run, in floating-point operations.")
-    ] = 1e13,
-    halving: Annotated[
-        bool,
-        typer.Option(
-            "--halving",
-            help="Successive halving: start with small budgets; the better third advances.",
-        ),
-    ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds to train each combination with.")] = 1,
-    valid: Annotated[
-        Files | None, typer.Option(metavar="SRC TGT", help="Validation set; otherwise held out.")
-    ] = None,
-    minutes: Annotated[
-        float,
-        typer.Option(min=0.0, help="Start no run after this time; the same command continues."),
-    ] = math.inf,
-    device: Device = "auto",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Number of parallel runs.")] = None,
+    base: str = argument("BASE.toml", "Settings to start from."),
+    source: str = argument("SRC", "Source side of a corpus."),
+    target: str = argument("TGT", "Target side of the corpus."),
+    try_: list[str] | None = option(
+        None, "A setting and the values to try (repeatable).", metavar="NAME=A,B,..."
+    ),
+    out: str = option("", "Folder for the runs and the report."),
+    flops: float = option(1e13, "Budget of a whole run, in floating-point operations.", min=1.0),
+    halving: bool = option(
+        False, "Successive halving: start with small budgets; the better third advances."
+    ),
+    seeds: int = option(1, "Seeds to train each combination with.", min=1),
+    valid: Files | None = option(None, "Validation set; otherwise held out.", metavar="SRC TGT"),
+    minutes: float = option(
+        math.inf, "Start no run after this time; the same command continues.", min=0.0
+    ),
+    device: str = DEVICE,
+    jobs: int | None = option(None, "Number of parallel runs.", min=1),
 ) -> None:
     """Try settings: every combination, or successive halving; the best by validation.
 
@@ -54,7 +40,7 @@ def command(
         from dragoman.lab.compare.sweep import sweep
 
     if not out:
-        raise typer.BadParameter("give a folder for the runs and the report.", param_hint="--out")
+        raise UsageError("--out: give a folder for the runs and the report.")
     tried: dict[str, list[str]] = {}
     for one in try_ or []:
         name, equals, values = one.partition("=")

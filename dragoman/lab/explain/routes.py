@@ -14,13 +14,13 @@ from dragoman.lab.explain.explanation import payload as explanation_payload
 from dragoman.lab.explain.html_page import payload
 from dragoman.lab.explain.interventions import Intervention
 from dragoman.lab.explain.sentence_inspection import inspect_sentence
-from dragoman.serve.door import Route, costs, paying, read_json
+from dragoman.serve.door import MeteredRoute, costs, paying, read_json
 from dragoman.serve.inspection import Inspection
 from dragoman.serve.requests import body_of, refusals, service_of
 from dragoman.serve.schemas import Language, Text
 from dragoman.text.languages import AUTO
 
-router = APIRouter(tags=["dragoman"], route_class=Route)
+router = APIRouter(tags=["dragoman"], route_class=MeteredRoute)
 _MAX_WEIGHTS = 8_000_000  # attention weights, two bytes each in the response
 _MAX_NUMBERS = 16_000_000  # numbers in vectors, one byte each in the response
 

@@ -1,4 +1,4 @@
-"""How a command ends."""
+"""The end of a command."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from dragoman.cli.app import main
 
 
 @pytest.mark.parametrize("command", [["models"], ["tokenize", "Ja.", "--to", "en"]])
-def test_a_reader_that_has_had_enough_is_no_failure(command: list[str], monkeypatch) -> None:
+def test_a_closed_output_pipe_is_not_a_failure(command: list[str], monkeypatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     output = open(writing, "w", buffering=1)  # noqa: SIM115 (each line is written at once)
@@ -22,11 +22,11 @@ def test_a_reader_that_has_had_enough_is_no_failure(command: list[str], monkeypa
     assert end.value.code == 0
 
 
-def test_an_interrupted_command_says_so_with_its_exit_status_alone(monkeypatch, capsys) -> None:
-    def interrupted() -> None:
+def test_an_interrupted_command_prints_nothing_and_exits_with_130(monkeypatch, capsys) -> None:
+    def interrupted(words: list[str]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "_run", interrupted)
+    monkeypatch.setattr(app, "run_command_line", interrupted)
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 130  # what a shell expects after Ctrl+C

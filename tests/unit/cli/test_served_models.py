@@ -1,11 +1,11 @@
 import shutil
 from pathlib import Path
 
-from dragoman.serve.models import Models
+from dragoman.serve.served_models import Models
 from tests.forging import KEPT
 
 
-def test_a_folder_of_several_models_stands_for_all_of_them(tmp_path: Path) -> None:
+def test_a_folder_of_several_models_means_all_of_them(tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(KEPT, tmp_path / name)
     (tmp_path / "notes").mkdir()

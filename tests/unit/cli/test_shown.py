@@ -1,4 +1,4 @@
-"""The lines that stand for a translation."""
+"""Translations as lines of output."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BEST = Candidate("Hello.", -0.5, ("▁Hello", "."), (-0.1, -0.1, -0.1), alignmen
 MADE = Translation("Guten Tag.", (BEST,))
 
 
-def test_columns_stand_in_their_order() -> None:
+def test_columns_keep_their_order() -> None:
     everything = Shown(2, True, False, matches=True, confidence=True, second=True)
     score, text, links, match, confidence, by = everything(MADE).rstrip("\n").split("\t")
     assert (score, text, links, match, by) == ("-0.5000", "Hello.", "0-0", "", "")
@@ -19,11 +19,11 @@ def test_columns_stand_in_their_order() -> None:
     assert Shown(1, False, False)(MADE) == "Hello.\n"
 
 
-def test_what_nobody_wants_to_see_is_not_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confidences_are_estimated_only_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """An estimate takes half as long as all other work with a line's text."""
 
     def refuse() -> None:
-        raise AssertionError("somebody estimates")
+        raise AssertionError("an estimate was made")
 
     monkeypatch.setattr(translation_module, "estimator", refuse)
     assert Shown(1, False, False)(MADE) == "Hello.\n"

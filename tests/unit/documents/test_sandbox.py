@@ -59,6 +59,33 @@ def test_a_reader_survives_a_refused_file():
         assert reader.open("a.txt", "é\ud800".encode("utf-8", "replace"), "text").segments == 1
 
 
+def test_a_reader_that_has_grown_takes_what_a_fresh_one_takes():
+    limits = ReaderLimits(memory_bytes=20 * 2**20, memory_times=0)
+    with Reader() as reader:
+        assert reader.open("a.html", PAGE * 1_000, "html", limits=limits).segments == 2_000
+    with Reader() as reader:
+        reader.open("b.html", PAGE * 10_000, "html", limits=ReaderLimits(2**31))
+        assert reader.open("a.html", PAGE * 1_000, "html", limits=limits).segments == 2_000
+
+
+def test_a_reader_whose_memory_does_not_shrink_is_not_used_again(tmp_path, monkeypatch):
+    """The package that reads one format keeps 100 MiB for itself."""
+    (tmp_path / "yaml.py").write_text(
+        "kept = bytearray(100 * 2**20)\n"
+        "class YAMLError(Exception): problem_mark = problem = None\n"
+        "SafeLoader = None\n"
+        "def compose_all(*arguments): raise YAMLError\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Reader() as reader:
+        reader.open("a.html", PAGE, "html")
+        assert shouted(reader)
+        assert reader.reusable
+        with pytest.raises(DocumentError, match=r"a\.yaml"):
+            reader.open("a.yaml", b"a: Hello.", "yaml", limits=ReaderLimits(2**31))
+        assert not reader.reusable
+
+
 def test_options_reach_the_reader():
     with Reader() as reader:
         reader.open("t", b"a <x>b</x>", "tagged", ReadOptions(ignored=("x",)))

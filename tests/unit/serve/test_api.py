@@ -64,7 +64,7 @@ def test_the_answers_are_the_translators(client, trained) -> None:
         assert all(0 <= word["probability"] <= 1 for word in theirs["words"])
 
 
-def test_an_answer_tells_what_became_of_each_term(client) -> None:
+def test_an_answer_reports_how_each_term_was_rendered(client) -> None:
     terms = [["zwei", "nine"]]
     answer = translate(client, text=["eins zwei", "drei"], source="de", glossary=terms).json()
     first, second = answer["translations"]
@@ -114,7 +114,7 @@ def test_text_that_no_model_reads_comes_back_with_a_note(client) -> None:
     assert "note" not in forced
 
 
-def test_what_is_wrong_at_first_sight_is_told(client, monkeypatch) -> None:
+def test_obvious_faults_are_reported_as_a_warning(client, monkeypatch) -> None:
     monkeypatch.setattr(Translation, "warning", property(lambda one: f"doubtful: {one.source}"))
     texts = ["eins", "Where is the station, please?"]
     found = translate(client, text=texts, target="en").json()["translations"]
@@ -152,14 +152,16 @@ def figures(client) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def test_attention_is_what_the_page_of_attend_shows(client, trained) -> None:
+def test_the_attention_route_returns_the_data_of_the_attend_page(client, trained) -> None:
     shown = client.post("/v1/attention", json={"text": "eins zwei"}).json()
     assert shown == json.loads(
         json.dumps(payload(inspect_sentence(dragoman.load(trained, device="cpu"), "eins zwei")))
     )
 
 
-def test_the_explanation_is_what_the_page_of_explain_shows(client, trained, monkeypatch) -> None:
+def test_the_explain_route_returns_the_data_of_the_explain_page(
+    client, trained, monkeypatch
+) -> None:
     shown = client.post("/v1/explain", json={"text": "eins zwei"}).json()
     translator = dragoman.load(trained, device="cpu")
     assert shown == json.loads(json.dumps(explanation_payload(explain(translator, "eins zwei"))))
@@ -216,7 +218,7 @@ def test_mistakes_get_one_clear_line(client, question, status, words) -> None:
         b"[]",
     ],
 )
-def test_bodies_that_are_not_what_they_should_be_are_refused(client, body) -> None:
+def test_malformed_bodies_are_refused(client, body) -> None:
     for path in ("/v1/translate", "/v1/attention", "/v1/explain", "/translate", "/detect"):
         answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
         assert answer.status_code in (400, 422), (path, answer.text)
@@ -370,7 +372,7 @@ def test_the_page_and_its_parts_come_from_the_service_alone(client) -> None:
     assert client.get("/openapi.json").json()["info"]["title"] == "dragoman"
 
 
-def test_with_a_key_only_those_who_show_it_come_in(trained) -> None:
+def test_a_service_with_a_key_refuses_requests_without_it(trained) -> None:
     with TestClient(create_app(Service([str(trained)], api_key="sesam", device="cpu"))) as client:
         asked = {"text": "eins"}
         assert client.post("/v1/translate", json=asked).status_code == 401
@@ -436,7 +438,7 @@ def test_a_long_sentence_of_a_document_is_split_beside_the_event_loop(trained, m
         text = "eins zwei, " * 300
         async with service.readers.reader("") as reader:
             outline = await service.readers.run(reader.open, "a.txt", text.encode(), "text")
-            route = service.route_document(outline, "de", "en")
+            route = service.models.route(outline.sample, "de", "en")
             task = asyncio.create_task(service.translate_document(reader, route))
             while not begun.is_set():
                 await asyncio.sleep(0)
@@ -453,7 +455,7 @@ def test_a_long_sentence_of_a_document_is_split_beside_the_event_loop(trained, m
 
 
 def test_two_models_serve_two_directions(trained) -> None:
-    from dragoman.serve.models import Model, Models
+    from dragoman.serve.served_models import Model, Models
     from dragoman.text.languages import Languages
 
     class Reading:

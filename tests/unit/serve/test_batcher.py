@@ -1,4 +1,4 @@
-"""The queue with stand-ins for searchers, so that what is gathered can be counted."""
+"""The batcher with fake searchers, which record their batches."""
 
 import asyncio
 import threading
@@ -38,7 +38,9 @@ class Shouter:
         texts = ["".join(map(chr, query.ids)) for query in queries]
         if "bad" in texts:
             raise RuntimeError("broken")
+        latest = time.monotonic() + HANG
         while "endless" in texts:
+            assert time.monotonic() < latest, "nothing ended this search"
             on_step()
             self.steps += 1
         self.batches.append(texts)
@@ -106,7 +108,7 @@ def test_a_slice_has_a_largest_amount_of_work() -> None:
     assert [len(batch) for batch in shouter.batches] == [10, 10, 5]
 
 
-def test_one_worker_goes_on_while_another_is_held_up() -> None:
+def test_one_worker_continues_while_another_is_blocked() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -120,7 +122,7 @@ def test_one_worker_goes_on_while_another_is_held_up() -> None:
     assert shouter.batches == [["a", "b"]]
 
 
-def test_idle_workers_share_what_waits_and_each_has_its_part_of_a_slice() -> None:
+def test_idle_workers_share_the_queue_and_each_takes_its_part_of_a_slice() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -137,7 +139,7 @@ def test_idle_workers_share_what_waits_and_each_has_its_part_of_a_slice() -> Non
     assert max(sizes[2:]) == 5
 
 
-def test_who_is_alone_gets_all_cores_and_who_has_company_one() -> None:
+def test_a_single_client_gets_all_cores_and_several_get_one_each() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -158,7 +160,7 @@ def test_two_cores_are_too_few_to_give_them_all_to_one() -> None:
     assert shouter.at_once == [1]
 
 
-def test_who_was_here_just_now_counts_as_company(monkeypatch) -> None:
+def test_a_client_that_left_recently_counts_as_present(monkeypatch) -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -171,7 +173,7 @@ def test_who_was_here_just_now_counts_as_company(monkeypatch) -> None:
     assert shouter.at_once == [0, 0, 1, 0]
 
 
-def test_a_search_of_who_has_had_more_waits_for_the_others(monkeypatch) -> None:
+def test_a_search_of_a_client_that_has_had_more_makes_room_for_others(monkeypatch) -> None:
     monkeypatch.setattr(batcher_module, "_PAUSED_FOR", 0)
     shouter = Shouter()
 
@@ -184,7 +186,7 @@ def test_a_search_of_who_has_had_more_waits_for_the_others(monkeypatch) -> None:
         assert await ask(batcher, shouter, "b", client="other") == ["B"]
         while any(worker.paused for worker in batcher._busy):
             await asyncio.sleep(0.01)
-        assert len(batcher._busy) == 2  # both have gone on
+        assert len(batcher._busy) == 2  # both have resumed
         held_up = asyncio.create_task(ask(batcher, shouter, "endless", client="other"))
         while not any(worker.paused for worker in batcher._busy):
             await asyncio.sleep(0.01)
@@ -194,14 +196,14 @@ def test_a_search_of_who_has_had_more_waits_for_the_others(monkeypatch) -> None:
         assert batcher.stuck_for() < 5  # nor does one that waits count as stuck
         for hog in hogs:
             hog.cancel()
-        while len(batcher._busy) > 1:  # one that waits sees that nobody wants it any more
+        while len(batcher._busy) > 1:  # a paused one notices that its client has left
             await asyncio.sleep(0.01)
         held_up.cancel()
 
     with_batcher(story, workers=2, slice_work=2 * WORK)
 
 
-def test_nobody_waits_for_a_search_of_several_clients_or_for_one_that_has_had_less(
+def test_only_a_search_of_one_client_that_is_ahead_is_paused(
     monkeypatch,
 ) -> None:
     monkeypatch.setattr(batcher_module, "_PAUSED_FOR", 0)
@@ -241,7 +243,7 @@ def test_short_texts_of_a_slice_do_not_wait_for_long_ones() -> None:
     assert shouter.batches == [["short", "longer!!", "another!!!"], ["long!!!!"]]
 
 
-def test_a_stuck_worker_shows_though_another_goes_on() -> None:
+def test_a_stuck_worker_is_reported_while_another_continues() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -279,7 +281,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again() -> None:
     with_batcher(story, queue_lines=10)
 
 
-def test_who_no_longer_waits_is_not_worked_for() -> None:
+def test_a_client_that_left_costs_no_work() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -296,7 +298,7 @@ def test_who_no_longer_waits_is_not_worked_for() -> None:
     assert shouter.batches == [["first"], ["last"]]
 
 
-def test_stopping_tells_those_who_wait_and_ends_the_search_under_way() -> None:
+def test_stopping_fails_waiting_requests_and_ends_the_running_search() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -316,7 +318,7 @@ def test_stopping_tells_those_who_wait_and_ends_the_search_under_way() -> None:
     assert shouter.batches == []
 
 
-def test_a_search_ends_when_nobody_waits_for_any_of_its_lines() -> None:
+def test_a_search_ends_when_no_client_waits_for_its_lines() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -327,7 +329,7 @@ def test_a_search_ends_when_nobody_waits_for_any_of_its_lines() -> None:
             await asyncio.sleep(0.01)
         both[0].cancel()
         seen = shouter.steps
-        while shouter.steps == seen:  # somebody still waits for the other line
+        while shouter.steps == seen:  # another client still waits for the other line
             await asyncio.sleep(0.01)
         assert batcher.abandoned == 0
         both[1].cancel()
@@ -338,7 +340,7 @@ def test_a_search_ends_when_nobody_waits_for_any_of_its_lines() -> None:
     assert shouter.batches == [["after that"]]
 
 
-def test_who_asks_for_little_overtakes_who_asks_for_much() -> None:
+def test_a_small_request_overtakes_a_large_one() -> None:
     shouter = Shouter()
     answered = []
 
@@ -360,8 +362,8 @@ def test_who_asks_for_little_overtakes_who_asks_for_much() -> None:
     assert {"modest", "shy"} <= {*shouter.batches[1]}  # the very next slice
 
 
-def test_who_takes_longer_than_expected_gets_fewer_turns() -> None:
-    """By the processor's time: both expect the same work."""
+def test_a_client_whose_work_takes_longer_than_expected_gets_fewer_turns() -> None:
+    """Processor time decides: both expect the same work."""
     shouter = Shouter()
 
     def laboriously(queries: list[Query], on_step, at_once) -> list[str]:
@@ -429,7 +431,7 @@ def test_two_models_never_share_a_batch() -> None:
     assert (one.batches, other.batches) == ([["a"]], [["b"]])
 
 
-def test_a_full_queue_does_not_refuse_what_it_has_begun() -> None:
+def test_a_full_queue_does_not_refuse_a_request_that_has_begun() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:
@@ -462,13 +464,13 @@ def test_a_stuck_engine_shows_and_an_idle_one_does_not() -> None:
         assert batcher.stuck_for() == 0
         slow = asyncio.create_task(ask(batcher, shouter, "endless"))
         await asyncio.sleep(0.5)
-        assert batcher.stuck_for() < 0.4  # it goes on and on, but it goes
+        assert batcher.stuck_for() < 0.4  # it makes progress without an end
         slow.cancel()
 
     with_batcher(story)
 
 
-def test_a_failure_reaches_those_it_concerns_and_the_queue_goes_on() -> None:
+def test_a_failure_reaches_its_own_requests_and_the_queue_continues() -> None:
     shouter = Shouter()
 
     async def story(batcher: Batcher) -> None:

@@ -1,4 +1,4 @@
-"""Processes that read documents, with stand-ins for them."""
+"""The pool of readers, with fake processes."""
 
 import asyncio
 

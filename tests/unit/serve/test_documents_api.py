@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 
 from dragoman.bundle.folder import bundled_models
 from dragoman.serve.app import create_app
-from dragoman.serve.service import Service
+from dragoman.serve.keys import Key
+from dragoman.serve.service import Limits, Service
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def client(trained):
 
 
 def finished(client, text: str, name: str = "a.txt", **fields: str) -> tuple[dict, list[int]]:
-    """The last status of a document, and how much was done whenever somebody asked."""
+    """Poll a document; return its last status and the progress at every poll."""
     job = client.post("/v1/documents", files={"file": (name, text)}, data=fields).json()
     seen = []
     for _ in range(1000):
@@ -72,7 +73,7 @@ def test_a_file_in_the_preferred_language_gets_another_target() -> None:
         assert job["name"] == "subtitle.de.srt"
 
 
-def test_no_room_for_a_file_is_told_and_passes(client, monkeypatch) -> None:
+def test_a_full_disk_is_reported_and_later_files_are_taken(client, monkeypatch) -> None:
     """A file over a megabyte is kept on disk while it arrives."""
     large = {"file": ("a.txt", b"eins\n" * 300_000)}
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
@@ -94,12 +95,67 @@ def test_a_defect_is_in_the_log_and_its_document_leaves_no_memory(
     async def broken(self, reader, *rest, **more) -> bytes:
         large = Large()
         held.append(weakref.ref(large))
-        raise RuntimeError("something that nobody expected")
+        raise RuntimeError("an unexpected error")
 
     monkeypatch.setattr(Service, "translate_document", broken)
     job, _ = finished(client, "eins", source="de", target="en")
     assert job["state"] == "failed"
     assert "its log says more" in job["error"]
-    assert "something that nobody expected" in capfd.readouterr().err
+    assert "an unexpected error" in capfd.readouterr().err
     gc.collect()
     assert held[0]() is None
+
+
+def waiting(client, headers: dict[str, str], text: str = "eins zwei. " * 5_000):
+    files, data = {"file": ("a.txt", text)}, {"source": "de", "target": "en"}
+    return client.post("/v1/documents", files=files, data=data, headers=headers)
+
+
+@pytest.fixture
+def crowded(trained):
+    """A service with six places for documents, four of them for one client."""
+    keys = {name: Key(name) for name in "abc"}
+    limits = Limits(documents=6, documents_of_client=4, document_bytes=2**20)
+    with TestClient(create_app(Service([str(trained)], limits, device="cpu", keys=keys))) as client:
+        yield client
+
+
+def states(client, documents: list[tuple[str, dict[str, str]]]) -> list[str]:
+    answers = [client.get(f"/v1/documents/{key}", headers=who) for key, who in documents]
+    return [answer.json().get("state", "gone") for answer in answers]
+
+
+@pytest.mark.parametrize("text", ["eins zwei. " * 5_000, "eins"])
+def test_full_places_are_shared_with_a_client_that_holds_fewer(crowded, text) -> None:
+    alice, bob, carol = ({"X-API-Key": name} for name in "abc")
+    theirs = []
+    for who in (alice, alice, alice, alice, bob, bob):
+        theirs.append((waiting(crowded, who, text).json()["id"], who))
+        while text == "eins" and states(crowded, theirs[-1:]) != ["done"]:
+            time.sleep(0.01)
+    first = waiting(crowded, carol)
+    assert first.status_code == 200
+    gone = [
+        who
+        for (_, who), state in zip(theirs, states(crowded, theirs), strict=True)
+        if state == "gone"
+    ]
+    assert gone == [alice]  # who held most
+    assert waiting(crowded, carol).status_code == 200
+    # Now each holds two, so none takes more from the others.
+    assert waiting(crowded, carol).status_code == 429
+    assert waiting(crowded, carol).status_code == 429
+
+
+def test_reports_count_in_the_memory_for_documents(crowded) -> None:
+    alice = {"X-API-Key": "a"}
+    words = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben"]
+    text = "\n\n".join(f"{a} {b} {c}" for a in words for b in words for c in words)
+    key = waiting(crowded, alice, text).json()["id"]
+    while states(crowded, [(key, alice)]) != ["done"]:
+        time.sleep(0.01)
+    jobs = crowded.app.state.jobs
+    result = crowded.get(f"/v1/documents/{key}/file").content
+    page = crowded.get(f"/v1/documents/{key}/report").content
+    assert b"sieben sieben sieben" in page
+    assert jobs[key].held_bytes > len(result) + len(page) / 100

@@ -1,4 +1,4 @@
-"""How requests come in: every route of the description declares its cost, and is held to it."""
+"""Admission of requests: every route declares its cost and keeps to it."""
 
 import codecs
 import json
@@ -41,7 +41,7 @@ FIELDS = {
 KEYS = {"few": Key("few", requests_per_minute=1), "short": Key("short", max_characters=3)}
 KEYS["free"] = Key("free")
 COUNTED = ("characters", "work")
-# Bodies that no route can take, whatever their fields.
+# Bodies that every route refuses.
 BAD = {
     "a lone surrogate": rb'{"%s": "\ud800"}',
     "a lone surrogate in a name": rb'{"\udfff": 1, "%s": "a"}',
@@ -77,7 +77,7 @@ def body_of(described):
 
 
 def ask(client, method, path, described, key=""):
-    """As the description says it is asked for."""
+    """Send a request in the way that the description gives."""
     kinds, name = body_of(described)
     headers = {"X-API-Key": key} if key else {}
     if not name:
@@ -104,14 +104,14 @@ def test_every_route_declares_its_cost(client) -> None:
     assert costs == {"nothing", "request", "characters", "work", "file"}
 
 
-def test_a_route_that_does_not_say_what_it_costs_cannot_be_made() -> None:
-    from dragoman.serve.door import Route
+def test_a_route_without_a_declared_cost_raises() -> None:
+    from dragoman.serve.door import MeteredRoute
 
     with pytest.raises(TypeError, match="/free does not declare what it costs"):
-        APIRouter(route_class=Route).get("/free")(lambda: None)
+        APIRouter(route_class=MeteredRoute).get("/free")(lambda: None)
 
 
-def test_what_costs_something_needs_a_key_and_nothing_else_does(client) -> None:
+def test_exactly_the_routes_with_a_cost_need_a_key(client) -> None:
     assert not exceptions(
         client, lambda cost, status: (status in (401, 403)) == (cost != "nothing")
     )
@@ -180,7 +180,7 @@ def test_strings_of_paths_queries_and_forms_are_checked_too(client) -> None:
 
 
 class Spy:
-    """A codec that notes that it was used."""
+    """A codec that counts its uses."""
 
     def __init__(self) -> None:
         self.used = 0
@@ -288,7 +288,7 @@ def test_bodies_without_a_key_are_bounded_together(address) -> None:
             try:
                 answers.append(int(connection.recv(1000).split()[1]))
             except TimeoutError:
-                answers.append(0)  # it goes on to read
+                answers.append(0)  # it is still reading
         assert answers[0] == 0
         assert 429 in answers
 

@@ -35,7 +35,7 @@ def test_clients_share_by_work_not_by_jobs() -> None:
     assert first.count("large") == 4
 
 
-def test_work_that_took_more_than_was_expected_counts_for_what_it_took() -> None:
+def test_work_is_charged_by_its_actual_cost() -> None:
     queue: FairQueue[Job] = FairQueue()
     for _ in range(40):
         queue.push("slow", 1, Job("slow", 10))
@@ -46,11 +46,11 @@ def test_work_that_took_more_than_was_expected_counts_for_what_it_took() -> None
         if names[-1] == "slow":
             queue.correct("slow", 30)
     assert names.count("slow") == 4
-    queue.correct("slow", -1000)  # nobody saves time for later
+    queue.correct("slow", -1000)  # no time is saved for later
     assert served(queue, 20).count("slow") <= 12
 
 
-def test_it_counts_too_if_meanwhile_nobody_waited() -> None:
+def test_the_actual_cost_is_charged_even_if_the_queue_was_empty_meanwhile() -> None:
     queue: FairQueue[Job] = FairQueue()
     queue.push("slow", 0, Job("slow", 10))
     served(queue, 1)
@@ -61,7 +61,7 @@ def test_it_counts_too_if_meanwhile_nobody_waited() -> None:
     assert served(queue, 30).count("slow") <= 1
 
 
-def test_who_comes_late_is_neither_behind_nor_ahead() -> None:
+def test_a_late_client_starts_level_with_the_others() -> None:
     queue: FairQueue[Job] = FairQueue()
     for _ in range(20):
         queue.push("early", 1, Job("early", 10))
@@ -83,7 +83,7 @@ def test_one_large_job_after_another_does_not_pass_for_the_first_each_time() -> 
     assert 3 <= names.count("large") <= 6  # of an even share: 40 / (1 + 8)
 
 
-def test_requests_of_one_client_share_what_the_client_gets() -> None:
+def test_requests_of_one_client_share_its_turns() -> None:
     queue: FairQueue[Job] = FairQueue()
     for i in range(6):
         queue.push("busy", "long", Job(f"long {i}", 10))
@@ -92,7 +92,7 @@ def test_requests_of_one_client_share_what_the_client_gets() -> None:
     assert sorted(served(queue, 4)) == ["long 0", "other 0", "other 1", "short"]
 
 
-def test_what_is_discarded_is_gone_and_the_rest_is_not() -> None:
+def test_discarding_a_request_keeps_the_others() -> None:
     queue: FairQueue[Job] = FairQueue()
     queue.push("a", 1, Job("left", 10))
     queue.push("a", 2, Job("stays", 10))
@@ -113,7 +113,7 @@ def test_clients_that_come_once_are_forgotten() -> None:
     assert len(queue._clocks._gone) <= fair_queue._REMEMBERED
 
 
-def test_a_bounded_number_is_remembered_while_somebody_waits(monkeypatch) -> None:
+def test_a_bounded_number_of_clocks_is_kept_while_clients_wait(monkeypatch) -> None:
     monkeypatch.setattr(fair_queue, "_REMEMBERED", 20)
     queue: FairQueue[Job] = FairQueue()
     queue.push("large", 0, Job("large", 1))
@@ -126,7 +126,7 @@ def test_a_bounded_number_is_remembered_while_somebody_waits(monkeypatch) -> Non
     assert len(queue._clocks._gone) >= 10
 
 
-def test_who_used_less_than_its_share_goes_first_until_it_has_caught_up() -> None:
+def test_a_client_that_used_less_than_its_share_goes_first_until_it_has_caught_up() -> None:
     queue: FairQueue[Job] = FairQueue(credit=50)
     queue.push("modest", 0, Job("modest", 10))
     for _ in range(40):
@@ -151,7 +151,7 @@ def test_a_correction_earns_no_credit() -> None:
     assert served(queue, 10).count("cheap") <= 6
 
 
-def test_a_lead_is_what_a_client_has_had_more_than_the_next() -> None:
+def test_a_lead_is_the_work_that_a_client_has_had_beyond_the_next() -> None:
     queue: FairQueue[Job] = FairQueue()
     for client in ("first", "second"):
         for _ in range(3):

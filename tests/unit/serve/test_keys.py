@@ -94,7 +94,7 @@ def test_the_description_says_how_a_key_is_shown(client, trained) -> None:
     assert "security" not in document["paths"]["/healthz"]["get"]
 
 
-def test_what_was_asked_before_comes_from_the_cache(client) -> None:
+def test_repeated_requests_are_answered_from_the_cache(client) -> None:
     def lines() -> float:
         figures = client.get("/metrics", headers=bearer("b")).text
         found = [line for line in figures.splitlines() if line.startswith("dragoman_lines_total")]

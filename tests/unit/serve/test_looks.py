@@ -2,8 +2,10 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
+from fastapi.testclient import TestClient
 
 from dragoman.decode.request import Request
 from dragoman.lab.explain.interventions import (
@@ -12,8 +14,12 @@ from dragoman.lab.explain.interventions import (
     head_importance,
     regenerate,
 )
+from dragoman.serve.app import create_app
 from dragoman.serve.batcher import StoppingError
+from dragoman.serve.service import Limits, Service
 from tests.unit.serve.test_batcher import Shouter, ask, with_batcher
+
+HANG = 120.0  # seconds, which only a look that nothing ends takes
 
 
 class Look:
@@ -26,18 +32,19 @@ class Look:
         self.begun, self.may_end, self.ended = threading.Event(), threading.Event(), False
 
     def __call__(self, on_step) -> str:
+        latest = time.monotonic() + HANG / 2  # `until` waits longer than that
         with Look.lock:
             Look.inside += 1
             Look.most = max(Look.most, Look.inside)
         try:
             self.begun.set()
-            while not self.may_end.is_set():
+            while not self.may_end.is_set() and time.monotonic() < latest:
                 on_step()
             return "seen"
         finally:
             with Look.lock:
                 Look.inside -= 1
-            self.ended = True
+            self.ended = time.monotonic() < latest
 
 
 @pytest.fixture(autouse=True)
@@ -46,12 +53,13 @@ def none_inside():
 
 
 async def until(true) -> None:
-    while not true():
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(HANG):
+        while not true():
+            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_searches_of_others_go_on_while_many_looks_wait(workers) -> None:
+def test_searches_continue_while_many_looks_wait(workers) -> None:
     shouter, looks = Shouter(), [Look() for _ in range(6)]
 
     async def story(batcher) -> None:
@@ -98,7 +106,7 @@ def test_a_look_begins_only_when_one_whose_client_left_has_ended() -> None:
     with_batcher(story, workers=2)
 
 
-def test_a_look_that_nobody_waits_for_is_ended_and_one_that_waits_never_begins() -> None:
+def test_an_abandoned_look_is_ended_and_an_abandoned_waiting_one_never_begins() -> None:
     first, second, third = Look(), Look(), Look()
 
     async def story(batcher) -> None:
@@ -129,7 +137,7 @@ def test_looks_under_way_and_waiting_hear_that_the_service_stops() -> None:
     with_batcher(story)
 
 
-def test_who_has_looked_least_is_next() -> None:
+def test_the_client_with_the_fewest_looks_is_next() -> None:
     looks = {name: Look() for name in ("greedy 1", "greedy 2", "greedy 3", "modest")}
     order = []
 
@@ -146,6 +154,47 @@ def test_who_has_looked_least_is_next() -> None:
 
     with_batcher(story)
     assert order.index("modest") == 1
+
+
+def burn(seconds: float):
+    def look(on_step) -> str:
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            on_step()
+        return "seen"
+
+    return look
+
+
+def test_long_looks_teach_how_long_others_take() -> None:
+    async def story(batcher) -> None:
+        expected = batcher.look_seconds(10**6)
+        await batcher.run(burn(0.2), 100, "a")  # a short one tells nothing
+        assert batcher.look_seconds(10**6) == expected
+        await batcher.run(burn(0.0), 50_000, "a")
+        quick = batcher.look_seconds(10**6)
+        assert quick < expected
+        await batcher.run(burn(1.0), 5_000, "a")
+        assert batcher.look_seconds(10**6) > quick
+
+    with_batcher(story)
+
+
+def test_a_study_that_cannot_end_in_time_is_refused_before_it_begins(trained, monkeypatch) -> None:
+    body = {"text": "eins zwei", "source": "de", "target": "en", "change": {"study": True}}
+    statuses = []
+    for seconds in (30.0, 0.05):
+        service = Service([str(trained)], Limits(time_limit_s=seconds), device="cpu")
+
+        async def run(look, work: int, client: str) -> bytes:
+            return b"{}"
+
+        monkeypatch.setattr(service.batcher, "run", run)
+        with TestClient(create_app(service), raise_server_exceptions=False) as client:
+            answer = client.post("/v1/explain", json=body)
+        statuses.append(answer.status_code)
+    assert statuses == [200, 413]
+    assert "study" in answer.json()["error"]
 
 
 class LeftError(Exception):
@@ -179,7 +228,7 @@ def test_a_study_ends_at_any_layer_of_any_pass(trained) -> None:
             work(leave)
         return count
 
-    # a pass as it is, and one for each sublayer with heads
+    # an unchanged pass, and one for each sublayer with heads
     studied = steps(lambda on_step: head_importance(engine, source, target, on_step))
     assert studied == layers * (1 + heads_of_layers)
     # a pass before the step, and one after it

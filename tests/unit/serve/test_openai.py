@@ -9,7 +9,7 @@ class Nothing:
     """A service with limits and keys, and no models."""
 
     from dragoman.serve.keys import Keys
-    from dragoman.serve.metrics import Metrics
+    from dragoman.serve.prometheus import Metrics
     from dragoman.serve.service import Limits
 
     limits, keys, metrics = Limits(), Keys({}), Metrics()

@@ -5,7 +5,7 @@ import asyncio
 from dragoman.serve.readers import Readers
 
 
-def test_clients_that_leave_at_once_leave_no_readers_behind() -> None:
+def test_clients_that_leave_while_readers_start_leak_no_processes() -> None:
     async def come_and_leave(readers: Readers) -> None:
         async with readers.reader("client"):
             pass

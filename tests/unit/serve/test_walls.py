@@ -1,4 +1,4 @@
-"""Keys are walls: what belongs to one is not there for another. Browsers are asked whence."""
+"""Separation of keys, and checks of the site from which a browser sends."""
 
 import time
 
@@ -135,7 +135,7 @@ def test_a_document_expires(client, monkeypatch):
 
 
 def test_nothing_waits_for_the_end_of_a_document_that_is_gone(client):
-    """For an hour, a timer would hold what the request has left in memory."""
+    """Otherwise a timer would keep the request in memory for an hour."""
     document = sent(client, ALICE).json()["id"]
     job = client.app.state.jobs[document]
     while client.get(f"/v1/documents/{document}", headers=ALICE).json()["state"] != "done":

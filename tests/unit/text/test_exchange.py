@@ -1,9 +1,16 @@
+import gzip
+import importlib
+import os
+import resource
+import sys
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import CorpusError
+from dragoman.storage.limited import limited_rows
 from dragoman.text.parallel import read_pairs
+from dragoman.text.terms import rows_of
 
 TMX = """<?xml version="1.0"?>
 <tmx version="1.4"><header srclang="en" segtype="sentence"/><body>
@@ -112,3 +119,49 @@ def test_check_reads_exchange_formats(dragoman, tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text(PO, encoding="utf-8")
     answer = dragoman("check", tmp_path / "a.po")
     assert (answer.code, answer.out.splitlines()[0]) == (0, "3 pairs")
+
+
+def endless_segment(ending: str) -> bytes:
+    """A segment of 20,000,000 words; each becomes an object of its own."""
+    words = b"ab " * 20_000_000
+    if ending == "tmx":
+        return TMX.encode().replace(b"Datei", words)
+    if ending == "xliff":
+        return XLIFF.encode().replace(b"Datei", words)
+    lines = b'"' + words[:750_000] + b'"\n'
+    return b'msgid "x"\nmsgstr ""\n' + lines * 80
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of memory")
+@pytest.mark.parametrize("ending", ["tmx", "xliff", "po"])
+def test_a_file_that_swells_in_memory_is_refused_by_a_process_of_its_own(tmp_path, ending):
+    path = tmp_path / f"bomb.{ending}.gz"
+    path.write_bytes(gzip.compress(endless_segment(ending), 1))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CorpusError, match="too much memory"):
+        [*read_pairs(path)]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit of processor time")
+def test_a_file_that_takes_too_long_is_ended(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "endless.py").write_text("def rows(path):\n    while True: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    endless = importlib.import_module("endless")
+    with pytest.raises(CorpusError, match="more than 1 s of processor time"):
+        [*limited_rows(endless.rows, "a.tmx", 0, "a.tmx", cpu_s=1)]
+
+
+def test_a_glossary_in_xml_is_read_by_a_process_of_its_own(monkeypatch, tmp_path):
+    """A process that reads it notes its number."""
+    note = tmp_path / "note"
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import os, pathlib\npathlib.Path({str(note)!r}).write_text(str(os.getpid()))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    tbx = """<martif><body><termEntry><langSet xml:lang="de"><term>Hund</term></langSet>
+    <langSet xml:lang="en"><term>dog</term></langSet></termEntry></body></martif>"""
+    rows = [*rows_of(tbx, "terms.tbx", "de", "en")]
+    assert [row.columns for row in rows] == [("Hund", "dog")]
+    assert int(note.read_text()) != os.getpid()

@@ -1,6 +1,6 @@
-"""How errors leave the service: `{"error": one line}` and a status.
+"""Answers to errors: `{"error": one line}` and a status.
 
-The status says whose mistake it was.
+The status tells whether client or service made the mistake.
 """
 
 import json
@@ -18,13 +18,12 @@ from dragoman.serve.batcher import BusyError, StoppingError
 def _answer(
     request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    said: dict[str, Any] = {"error": message}
-    if "/v2/" in request.url.path:  # where DeepL's clients look for it
-        said["message"] = message
-    if request.url.path.endswith("/chat/completions"):  # and OpenAI's
-        said["error"] = openai_error(message, status)
-    # ASCII: a message may quote what cannot be written in UTF-8
-    return _AsciiJson(said, status, headers)
+    body: dict[str, Any] = {"error": message}
+    if "/v2/" in request.url.path:  # DeepL's clients read "message"
+        body["message"] = message
+    if request.url.path.endswith("/chat/completions"):
+        body["error"] = openai_error(message, status)
+    return _AsciiJson(body, status, headers)
 
 
 def openai_error(message: str, status: int) -> dict[str, Any]:
@@ -33,6 +32,7 @@ def openai_error(message: str, status: int) -> dict[str, Any]:
 
 class _AsciiJson(JSONResponse):
     def render(self, content: Any) -> bytes:
+        # A message may quote lone surrogates, which UTF-8 cannot encode.
         return json.dumps(content).encode("ascii")
 
 

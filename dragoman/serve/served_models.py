@@ -1,4 +1,4 @@
-"""The models that a service offers, and which of them a pair of languages gets."""
+"""The models of a service, and the choice among them by languages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,13 +40,13 @@ class Model:
 
 @dataclass(frozen=True)
 class Route:
-    """How a text will be translated."""
+    """The model and the languages for a text."""
 
     model: Model
     source: str
     target: str
     detected: Detected | None
-    note: str = ""  # why the text stays as it is, if it does
+    note: str = ""  # why the text is not translated, if it is not
 
 
 class Models:
@@ -56,8 +56,10 @@ class Models:
 
     @classmethod
     def load(cls, folders: Sequence[str], device: str = "auto", engine: str = "auto") -> "Models":
-        """From bundles' folders; a folder of several models stands for all of them. A client sees
-        their names, not where they lie."""
+        """Load bundles from folders; a folder of several models means all of them.
+
+        Clients see the names of models, not their paths.
+        """
         each: list[str] = []
         for folder in folders:
             each += [str(bundle) for bundle in models_in(Path(folder))] or [folder]
@@ -66,11 +68,21 @@ class Models:
 
     @property
     def languages(self) -> dict[str, list[str]]:
-        """Every language and what it can be translated into."""
+        """Map each language to its target languages."""
         return pairs_of(self._languages)
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """List all pairs of source and target."""
+        return [(source, into) for source, targets in self.languages.items() for into in targets]
+
+    @property
+    def targets(self) -> list[str]:
+        """List all target languages in order."""
+        return sorted({target for _, target in self.pairs})
+
     def detect(self, text: str) -> list[Detected]:
-        """The languages that the models read or write, most likely first."""
+        """Guess among the languages that the models read or write, most likely first."""
         return detect(text, known_languages(self._languages))
 
     def route(self, text: str, source: str, target: str) -> Route:
@@ -79,4 +91,5 @@ class Models:
 
 
 def _name(folder: str) -> str:
+    # An ensemble's folders are joined by commas.
     return ",".join(Path(part).resolve().name for part in folder.split(","))

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, in its text format."""
+"""Metrics in Prometheus' text format."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,18 +7,18 @@ _BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """Requests by path and status, how long they took, what they held."""
+    """Counts requests by path and status, their durations, texts and characters."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.texts = self.characters = 0
-        self.characters_of: Counter[str] = Counter()  # by the name of a key
-        self.cached = 0  # texts that were answered from the cache
+        self.characters_of: Counter[str] = Counter()  # by name of key
+        self.cached = 0  # texts answered from the cache
         self._buckets = [0] * len(_BUCKETS_S)
         self._seconds = 0.0
 
     def count(self, texts: Sequence[str], key: str = "") -> None:
-        """Texts that somebody sent to be translated, or looked into."""
+        """Count texts that a client sent."""
         self.texts += len(texts)
         self.count_characters(sum(map(len, texts)), key)
 
@@ -29,11 +29,12 @@ class Metrics:
     def answered(self, path: str, status: int, seconds: float) -> None:
         self.requests[path, status] += 1
         self._seconds += seconds
+        # Prometheus' buckets are cumulative: each counts all requests up to its bound.
         for i, bound in enumerate(_BUCKETS_S):
             self._buckets[i] += seconds <= bound
 
     def text(self, gauges: Mapping[str, float]) -> str:
-        """All figures; `gauges` are those that others keep."""
+        """Format all metrics, with `gauges`, which the caller has measured."""
         total = sum(self.requests.values())
         lines = ["# TYPE dragoman_requests_total counter"]
         for (path, status), count in sorted(self.requests.items()):
