@@ -34,7 +34,7 @@ from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import Format
-from dragoman.documents.sandbox import FileSummary, Reader, ReaderLimits, Rounds
+from dragoman.documents.sandbox import Reader, ReaderLimits, Rounds
 from dragoman.documents.translate import in_pipeline
 from dragoman.serve import schemas
 from dragoman.serve.answers import translated

@@ -303,7 +303,9 @@ class BytePairs(Segmenter):
         # Elements of a repeated field may be anywhere in a protocol-buffer message, so append them.
         appended = b""
         for number, (piece, kind) in enumerate(added):
-            message = text_field(1, piece) + float_field(2, lowest - 1 - number) + int_field(3, kind)
+            message = (
+                text_field(1, piece) + float_field(2, lowest - 1 - number) + int_field(3, kind)
+            )
             appended += bytes_field(1, message)
         return type(self)(self._model + appended)
 

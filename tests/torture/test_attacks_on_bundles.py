@@ -316,7 +316,10 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
         json_entries("languages.json", target=[ESCAPE]),
         "is not a language code",
     ),
-    "a language is a table": (json_entries("languages.json", target=[{"a": 1}]), "is not a language code"),
+    "a language is a table": (
+        json_entries("languages.json", target=[{"a": 1}]),
+        "is not a language code",
+    ),
     "languages without tags": (
         json_entries("languages.json", target=["en", "fr"]),
         "no piece >>en<<",

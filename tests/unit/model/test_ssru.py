@@ -38,5 +38,5 @@ def test_a_search_keeps_one_vector_of_each_layer() -> None:
 
 
 def test_settings_about_attention_are_refused_beside_it() -> None:
-    with pytest.raises(ConfigError, match="no effect on model.decoder_self_attention=ssru"):
+    with pytest.raises(ConfigError, match=r"no effect on model\.decoder_self_attention=ssru"):
         small_model(model__decoder_self_attention="ssru", model__decoder_attention=False)
