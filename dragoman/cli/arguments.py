@@ -6,9 +6,9 @@
     ) -> None: ...
 
 becomes `TEXT [--beam INT]`. An option is named after its parameter unless it has other names.
-Types: str, int, float, bool, lists of them (an option that may be repeated) and tuples (an option
-with several values). A truth value that is false without its option is a flag; any other has a
-`--no-` form as well.
+Types: str, int, float, bool, Literal (a choice), lists of them (an option that may be repeated) and
+tuples (an option with several values). A truth value that is false without its option is a flag;
+any other has a `--no-` form as well.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from dataclasses import dataclass, is_dataclass
 from functools import partial
 from textwrap import wrap
 from types import NoneType, UnionType
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -168,7 +168,7 @@ def _add_option(
 ) -> None:
     names = declared.names or (f"--{parameter.name.strip('_').replace('_', '-')}",)
     default = os.environ.get(declared.environment) or declared.default
-    several, convert, count = _type_of(parameter)
+    several, convert, parts = _type_of(parameter)
     help = declared.help.replace("%", "%%")
     if default and default is not NEEDED and convert in (int, float):
         help += f" [default: {default}]"
@@ -185,21 +185,29 @@ def _add_option(
     more["type"] = partial(_bounded, convert, declared.min, declared.max)
     more["metavar"] = declared.metavar or convert.__name__.upper()
     if several is tuple:
-        more |= {"nargs": count, "action": _StoreTuple, "metavar": (*declared.metavar.split(),)}
+        more |= {
+            "nargs": len(parts),
+            "action": _StoreTuple,
+            "metavar": (*declared.metavar.split(),),
+        }
     elif several is list:
         more["action"] = "append"
+    elif several is Literal:
+        more["choices"] = parts
     parser.add_argument(*names, **more)
 
 
-def _type_of(parameter: inspect.Parameter) -> tuple[Any, Callable[[str], Any], int]:
-    """Return list, tuple or None, the type of one value, and how many a tuple has."""
+def _type_of(parameter: inspect.Parameter) -> tuple[Any, Callable[[str], Any], tuple[Any, ...]]:
+    """Return list, tuple, Literal or None, the type of one value, and the annotation's parts."""
     kind = parameter.annotation
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (UnionType, Union):  # typing's own types make a Union with |
         (kind,) = [part for part in get_args(kind) if part is not NoneType]
     # list[str] has the origin list; a plain type has the origin None.
     several = get_origin(kind)
     parts = get_args(kind)
-    return several, parts[0] if several else kind, len(parts)
+    if several is Literal:
+        return several, str, parts
+    return several, parts[0] if several else kind, parts
 
 
 def _bounded(

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
 
@@ -85,18 +86,24 @@ def test_kinds_of_parameters() -> None:
         onnx: bool = option(True, "On unless it is turned off."),
         maybe: bool | None = option(None, "On, off or neither."),
         name: str = option(NEEDED, "Anything.", "--as", "-a"),
+        choice: Literal["x", "y"] | None = option(None, "One of two."),
     ) -> None:
-        seen.append((first, more, pair, onnx, maybe, name))
+        seen.append((first, more, pair, onnx, maybe, name, choice))
 
-    run(command, ["a", "b", "c", "-a", "x"], "program")
+    run(command, ["a", "b", "c", "-a", "x", "--choice", "y"], "program")
     run(command, ["a", "--pair", "1", "2", "b", "--no-onnx", "--maybe", "--as=y"], "program")
     run(command, ["a", "b", "--as", "", "--no-maybe"], "program")
     assert seen == [
-        ("a", ["b", "c"], None, True, None, "x"),
-        ("a", ["b"], (1, 2), False, True, "y"),
-        ("a", ["b"], None, True, False, ""),
+        ("a", ["b", "c"], None, True, None, "x", "y"),
+        ("a", ["b"], (1, 2), False, True, "y", None),
+        ("a", ["b"], None, True, False, "", None),
     ]
-    for words in (["a", "-ax"], ["a", "b"], ["a", "b", "-ax", "--pair", "1"]):
+    for words in (
+        ["a", "-ax"],
+        ["a", "b"],
+        ["a", "b", "-ax", "--pair", "1"],
+        ["a", "b", "-ax", "--choice", "z"],
+    ):
         with pytest.raises(SystemExit, match="2"):
             run(command, words, "program")
     with pytest.raises(SystemExit, match="0"):
