@@ -136,7 +136,7 @@ def test_a_dropped_file_is_translated_with_the_glossary_and_fetched(open_page, a
     page.locator("#file").set_input_files(
         [{"name": "a.xyz", "mimeType": "application/octet-stream", "buffer": b"?"}]
     )
-    sync_api.expect(page.locator("#documents .wrong")).to_contain_text("of no format")
+    sync_api.expect(page.locator("#documents .wrong")).to_contain_text("no supported format")
 
 
 def test_the_keyboard_is_enough(open_page, address) -> None:

@@ -14,7 +14,10 @@ from tests.conftest import small_engine
 
 ROOT = Path(__file__).parents[2]
 # never run by themselves
-LIBRARIES = {"five_languages.py", "peers.py", "site_hooks.py", "steps.py", "zoo_readers.py"}
+LIBRARIES = {
+    "five_languages.py", "own_symbols.py", "peers.py", "site_hooks.py", "steps.py",
+    "zoo_readers.py",
+}  # fmt: skip
 SCRIPTS = [
     path
     for folder in ("benchmarks", "pretraining", "tools")

@@ -12,6 +12,13 @@ from dragoman.storage import prefetch
 from dragoman.storage.prefetch import WEIGHTS, prefetch_weights, take_prefetched
 
 
+@pytest.fixture(autouse=True)
+def nothing_prefetched() -> None:
+    """A command line that ran in this process may have left a model that it did not load."""
+    for path in [*prefetch._begun]:
+        take_prefetched(path)
+
+
 @pytest.fixture
 def weights(tmp_path) -> Path:
     path = tmp_path / WEIGHTS

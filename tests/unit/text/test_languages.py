@@ -129,7 +129,7 @@ def test_a_second_bundled_model_needs_only_a_folder(two_bundled, dragoman) -> No
 
 def test_a_package_without_a_model_is_an_error(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(bundle, "PRETRAINED", tmp_path)
-    with pytest.raises(BundleError, match="holds no model"):
+    with pytest.raises(BundleError, match="has no model"):
         Translator.load()
 
 
