@@ -125,10 +125,10 @@ def orders(dev: Sequence[Row], test: Sequence[Row]) -> dict[str, np.ndarray]:
     true_gain = gains(test)
     return {
         "doubt (1 - confidence)": doubt,
-        "what the expected chrF lacks": lacks,
+        "100 minus expected chrF": lacks,
         "characters": lengths,
         "doubt times characters": doubt * lengths,
-        "what the expected chrF lacks, times characters": lacks * lengths,
+        "100 minus expected chrF, times characters": lacks * lengths,
         "expected wrong words": np.array([sum(1 - p for p in one.words) for one in found]),
         "surprise (the log-probability, negative)": np.array([
             -sum(row["log_probs"]) for row in test]),

@@ -183,8 +183,8 @@ def document(given: Assumptions) -> str:
 DOCUMENT = """\
 # What more machines would give
 
-`python benchmarks/scale.py` prints this page. It computes from figures that were measured on one
-machine (those of the [benchmarks](benchmarks.md)) and from the assumptions below. Nothing on this
+`python benchmarks/scale.py` prints this page. It starts from figures that were measured on one
+machine (see the [benchmarks](benchmarks.md)) and from the assumptions below. Nothing on this
 page was measured on more than one GPU or on more than two cores. Every figure is an option of the
 script.
 
@@ -208,7 +208,7 @@ $w$ and a delay of $h$ for each message:
 
 Within a node, the link is NVLink. Beyond a node, it is the slower of NVLink and all adapters of a
 node together, because rings can leave a node over each of them. Two simplifications pull in
-opposite directions. Summing is not hidden behind computing, which makes the figures for many GPUs
+opposite directions. Summing does not overlap with computing, which makes the figures for many GPUs
 too high. A 64th of a batch is assumed to be computed as efficiently as a whole one, which makes
 them too low. "Efficiency" is the speed-up over one GPU divided by the number of GPUs.
 
@@ -223,8 +223,8 @@ batches and fewer steps (Ott et al. 2018), which is another recipe.
 
 The base shape in int8, {lines:,} sentences at a time (`dragoman translate --workers`). Shards do
 not wait for each other, so cores add up. The driver could limit that, because all text passes
-through it. A node with all cores busy is assumed to be as fast per pair of cores as two cores were
-alone; its memory may not allow that.
+through it. A node with all cores busy is assumed to be as fast per pair of cores as a machine
+with only two; its memory may not allow that.
 
 | search | nodes | sentences/s | driver, MB/s | hours | dollars |
 |---|---|---|---|---|---|

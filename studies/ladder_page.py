@@ -67,7 +67,7 @@ def _differences(below: Rung, above: Rung) -> list[float]:
 
 
 def as_page(results: Mapping[str, Any]) -> str:
-    """What stands between the two marks of the page."""
+    """Render the part of the page between its two marks."""
     parts = [_conditions(results)]
     for name, corpus in results["corpora"].items():
         parts += [f"## {name}", *_corpus(name, corpus)]
@@ -76,7 +76,7 @@ def as_page(results: Mapping[str, Any]) -> str:
 
 
 def write_page(page: Path, results: Mapping[str, Any]) -> None:
-    """The figures into the page, the pictures beside it."""
+    """Write the figures into the page and the pictures into its assets folder."""
     before, mark, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     if not mark:
@@ -91,10 +91,11 @@ def write_page(page: Path, results: Mapping[str, Any]) -> None:
 def _conditions(results: Mapping[str, Any]) -> str:
     settings = results["settings"]
     return (
-        f"Machine: {results['machine']}; {results['jobs']} trainings at once. Each training spends "
-        f"{results['flops']:.2g} floating-point operations. Width {settings['model.d_model']}, "
-        f"{settings['model.num_encoder_layers']}+{settings['model.num_decoder_layers']} layers, "
-        f"{settings['model.num_heads']} heads, {settings['text.vocab_size']:,} pieces, "
+        f"Machine: {results['machine']}; {results['jobs']} trainings in parallel. Each training "
+        f"spends {results['flops']:.2g} floating-point operations. "
+        f"Width {settings['model.d_model']}, {settings['model.num_encoder_layers']}+"
+        f"{settings['model.num_decoder_layers']} layers, {settings['model.num_heads']} heads, "
+        f"{settings['text.vocab_size']:,} pieces, "
         f"{settings['training.batch_tokens']:,} target tokens a step."
     )
 
@@ -165,9 +166,9 @@ def _speed(results: Mapping[str, Any]) -> str:
         for name, speed in results["speed"].items()
     ]
     about = (
-        f"Measured on {first} with nothing beside it: target tokens per second of training, the "
-        "median of the second half of a short training, and sentences per second of the test set, "
-        "greedy search."
+        f"Measured on {first} with nothing else running: target tokens per second of training, "
+        "the median of the second half of a short training, and sentences per second of the test "
+        "set, greedy search."
     )
     return f"{about}\n\n{_table(['rung', 'training', 'translation'], rows)}"
 

@@ -1,6 +1,6 @@
 """Pictures for the lessons: a matrix as colours, curves over steps. Jupyter shows them as SVG.
 
-They have no background, so that they can stand on a light page and on a dark one.
+They have no background, so they suit both light and dark pages.
 """
 
 from collections.abc import Sequence
