@@ -99,41 +99,45 @@ def explain(
     """
     if translator.inspector is None:
         raise TranslationError("an ensemble cannot be explained: load a single model.")
-    request, found, beam = observed_search(translator, text, request)
-    chosen = found.pieces if translation is None else translation
+    request, candidate, beam = observed_search(translator, text, request)
+    chosen = candidate.pieces if translation is None else translation
     source, target = translator.encode_pair(text, chosen, request)
     # Only the torch engine is an inspector.
     engine = cast("TorchEngine", translator.inspector_of(source))
     codec, config = translator.codec, translator.config
     if change:
+        # Hooks on the service's model would change other requests too.
         engine = clone_engine(engine)
     with intervened(engine.model, change):
         if change.swap is not None:
             source = swap_words([codec.source.pieces[i] for i in source], source, change.swap)
+        # A given translation is explained as given, also by a changed model.
         if change and translation is None:
             start = codec.forced_start(translator.pipeline.splitter.target(text, request))
             settings = request.decoding or config.decoding
             most = int(settings.max_length_ratio * len(source) + settings.max_length_extra)
             first = [*start, *_ids(codec, change.say)]
             target = regenerate(engine, source, first, change, most, request.on_step)
-        seen = trace_pair(engine, source, target)
-        touched = _touched(engine, seen, source, target, change, config.model, request.on_step)
-    said = [*target, codec.target.eos]
-    anew = codec.decode_target(target) if change and translation is None else found.text
+        trace = trace_pair(engine, source, target)
+        study = _touched(engine, trace, source, target, change, config.model, request.on_step)
+    with_end = [*target, codec.target.eos]
+    new_translation = (
+        codec.decode_target(target) if change and translation is None else candidate.text
+    )
     return {
         "text": text,
-        "translation": anew if translation is None else translation,
-        "searched": found.text,
-        "touch": touched,
+        "translation": new_translation if translation is None else translation,
+        "searched": candidate.text,
+        "touch": study,
         "model": _facts(engine, codec, config.model),
         "panels": _panels(config.model),
-        "axes": _axes(codec, source, said),
+        "axes": _axes(codec, source, with_end),
         "merges": _merges(codec, text),
-        "embedding": _embedding(engine, seen, config.model, len(source) + len(said)),
-        "parts": _parts(engine, seen, config.model),
-        "feedForward": _feed_forward(engine, seen, config.model),
-        "memory": [_array(call.result) for call in seen.calls.get("encoder_norm", [])],
-        "output": _output(seen, codec, said),
+        "embedding": _embedding(engine, trace, config.model, len(source) + len(with_end)),
+        "parts": _parts(engine, trace, config.model),
+        "feedForward": _feed_forward(engine, trace, config.model),
+        "memory": [_array(call.result) for call in trace.calls.get("encoder_norm", [])],
+        "output": _output(trace, codec, with_end),
         "beam": beam_payload(beam),
         "finished": _finished(beam, request.decoding or config.decoding),
     }
@@ -235,6 +239,7 @@ def _axes(codec: Codec, source: list[int], said: list[int]) -> dict[str, Any]:
     """
     left = [codec.source.pieces[i] for i in source]
     right = [codec.target.pieces[i] for i in said]
+    # The decoder reads its target shifted by one.
     read = [codec.target.pieces[codec.target.bos], *right[:-1]]
     axes = {"source": left, "target": right, "said": read, "both": [*left, *read]}
     shown = {name: axis_payload(Axis.of(pieces)) for name, pieces in axes.items()}
@@ -246,8 +251,8 @@ def _axes(codec: Codec, source: list[int], said: list[int]) -> dict[str, Any]:
 def _merges(codec: Codec, text: str) -> list[list[list[str]]]:
     """Return the BPE merges of each word, or nothing for other tokenizers."""
     merges = getattr(codec.source_segmenter, "merges", None)
-    ways: list[list[list[str]]] = merges(text) if merges is not None else []
-    return ways
+    merges_of_words: list[list[list[str]]] = merges(text) if merges is not None else []
+    return merges_of_words
 
 
 def _embedding(
@@ -256,6 +261,7 @@ def _embedding(
     """Return, for each side, √D E[w] and the input of the first layer; also the position table."""
     shown: dict[str, Any] = {}
     for side in ("source", "target"):
+        # The lexical model has no embeddings.
         if not (calls := seen.calls.get(f"{side}_embedding.words")):
             return {}
         scale = float(getattr(engine.model, f"{side}_embedding").scale)
@@ -346,6 +352,7 @@ def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
     steps = []
     for row, chosen in zip(logits, said, strict=True):
         best = np.argsort(-row, kind="stable")[:LISTED].tolist()
+        # A beam may choose an unlikely subword; show it in the last line.
         if chosen not in best:
             best[-1] = chosen
         steps.append(
@@ -362,6 +369,7 @@ def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
 
 
 def _log_sum_exp(values: np.ndarray) -> float:
+    # Factor the maximum out, because exp overflows beyond 709.
     most = float(values.max())
     return round(most + float(np.log(np.exp(values - most).sum())), 5)
 
@@ -372,6 +380,7 @@ def _finished(nodes: Sequence[BeamNode], settings: DecodingConfig) -> list[dict[
     ended = []
     for number, node in enumerate(nodes):
         if node.fate == "ended":
+            # Steps count from 0, and the last one is the end.
             length = node.step + 1
             divisor = penalty(length, settings.length_penalty_alpha)
             ended.append(
@@ -415,8 +424,10 @@ def _packed(tree: Any, name: str, bits: int) -> Any:
     if bits == 16 or name in NOT_VECTORS:
         # the largest 16-bit float is 65504
         return packed | {"halves": _base64(np.clip(tree, -65504, 65504).astype("<f2"))}
+    # A width that is no multiple of the block gets one scale per vector.
     width = BLOCK if tree.shape[-1] % BLOCK == 0 else tree.shape[-1]
     blocks = tree.reshape(-1, width)
+    # The floor keeps a block of zeros from dividing by zero.
     scales = np.maximum(np.abs(blocks).max(axis=1, keepdims=True), 1e-12) / 127
     rounded = np.rint(blocks / scales).astype("i1")
     scales = scales.astype("<f4")
