@@ -28,7 +28,7 @@ _CODE, _VARIANTS = "dragoman.lab.architectures", "dragoman.lab.transformer_varia
 
 def _decoder_only(settings: Settings) -> Iterator[str]:
     positions, longest = settings["model.positions.max_length"], settings["data.max_length"]
-    # The target's positions continue those of the source.
+    # The positions of the target continue after the source's.
     if settings["model.positions.kind"] == "learned" and positions <= 2 * longest:
         yield (
             f"model.positions.max_length={positions} has no room for two sentences of "

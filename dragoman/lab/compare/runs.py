@@ -111,12 +111,12 @@ class Study:
         return InspectableTranslator.load(self.run_of(system), self.device, "torch")
 
     def config(self, system: System) -> Config:
-        """Return a system's settings; `_with_budget` adds the ones that depend on the data."""
+        """Return a system's settings; `_with_budget` adds the number of steps and the like."""
         data = {"data.corpora": [to_tree(self.texts.corpus(system.corpus))]}
         if system.watched or system.converged:
             data["data.valid"] = [to_tree(self.texts.valid_of(system.corpus))]
         if system.file:
-            # The comparison's texts replace the ones that the file names.
+            # The comparison's texts replace the corpora in the file.
             held_out: dict[str, Any] = {"data.test": [], "data.exclude": []}
             settings = {**held_out, **data, **system.settings}
             return make_config(file=system.file, settings=settings)
