@@ -265,9 +265,9 @@ def _curves(results: Mapping[str, Sequence[Result]]) -> LineChart:
         curves = [result.curve for result in seeds if result.curve]
         # Runs that stop at different steps have no common points to average.
         if curves and len({len(curve) for curve in curves}) == 1:
-            scores = [[bleu for _, bleu in places] for places in zip(*curves, strict=True)]
+            scores = [[bleu for _, bleu in points] for points in zip(*curves, strict=True)]
             ends = [interval(values) for values in scores]
-            costs = [_mean([flops for flops, _ in places]) for places in zip(*curves, strict=True)]
+            costs = [_mean([flops for flops, _ in points]) for points in zip(*curves, strict=True)]
             low, high = [end[0] for end in ends], [end[1] for end in ends]
             series.append(Series(name, costs, [_mean(values) for values in scores], low, high))
             continue

@@ -252,15 +252,15 @@ def _powers(low: float, high: float) -> list[float]:
 
 
 def _curve(
-    places: Sequence[tuple[float, float]],
+    coordinates: Sequence[tuple[float, float]],
     number: int,
     name: str,
     points: Sequence[tuple[float, float]],
 ) -> Iterator[str]:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)
     dash = _DASHES[number % len(_DASHES)]
     yield f'<polyline class="curve s{number % 8 + 1}" points="{path}" stroke-dasharray="{dash}"/>'
-    for (x, y), (x_value, y_value) in zip(places, points, strict=True):
+    for (x, y), (x_value, y_value) in zip(coordinates, points, strict=True):
         yield _marker(x, y, number, f"{name}: {_short(x_value)}, {_short(y_value)}")
 
 

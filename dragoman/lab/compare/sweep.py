@@ -156,7 +156,7 @@ def _plot(tried: Mapping[str, Sequence[str]], rows: Sequence[Row]) -> Figure:
 
     If the first setting is not a number, draw bars instead.
     """
-    first, *others = tried
+    first, *other_settings = tried
     # Later rounds lack most combinations and have another budget, so plot the first round.
     first_round = [row for row in rows if row[1] == rows[0][1]]
     try:
@@ -168,7 +168,7 @@ def _plot(tried: Mapping[str, Sequence[str]], rows: Sequence[Row]) -> Figure:
         )
     curves: dict[str, list[tuple[float, Sequence[float]]]] = {}
     for choice, _, scores in first_round:
-        rest = _name({name: choice[name] for name in others}) or "validation BLEU"
+        rest = _name({name: choice[name] for name in other_settings}) or "validation BLEU"
         curves.setdefault(rest, []).append((numbers[choice[first]], scores))
     series = []
     for name, points in curves.items():

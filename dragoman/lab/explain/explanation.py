@@ -152,7 +152,7 @@ def _ids(codec: Codec, pieces: Sequence[str]) -> list[int]:
 
 def _touched(
     engine: "TorchEngine",
-    seen: "Trace",
+    trace: "Trace",
     source: list[int],
     target: list[int],
     change: Intervention,
@@ -162,15 +162,15 @@ def _touched(
     """Return the intervention, the logit lens and, if wanted, importances and a gradient step."""
     if config.architecture != "transformer":
         return {}
-    shown = {
+    study = {
         "change": asdict(change),
-        "lens": logit_lens(engine, seen, [*target, engine.target.eos]),
+        "lens": logit_lens(engine, trace, [*target, engine.target.eos]),
     }
     if change.study:
-        shown["learning"] = gradient_step(engine, source, target, LEARNING_RATE, on_step)
+        study["learning"] = gradient_step(engine, source, target, LEARNING_RATE, on_step)
         if config.attention.projections:
-            shown["worth"] = head_importance(engine, source, target, on_step)
-    return shown
+            study["worth"] = head_importance(engine, source, target, on_step)
+    return study
 
 
 def payload(explained: dict[str, Any]) -> dict[str, Any]:
@@ -231,20 +231,20 @@ def _panels(config: ModelConfig) -> list[dict[str, Any]]:
     ]
 
 
-def _axes(codec: Codec, source: list[int], said: list[int]) -> dict[str, Any]:
+def _axes(codec: Codec, source: list[int], target_ids: list[int]) -> dict[str, Any]:
     """Return the labels of all axes.
 
     Row t of the decoder predicts target subword t from the subwords "said" up to t. A decoder-only
     model attends to "both", the source and the shifted target.
     """
     left = [codec.source.pieces[i] for i in source]
-    right = [codec.target.pieces[i] for i in said]
-    # The decoder reads its target shifted by one.
-    read = [codec.target.pieces[codec.target.bos], *right[:-1]]
-    axes = {"source": left, "target": right, "said": read, "both": [*left, *read]}
+    right = [codec.target.pieces[i] for i in target_ids]
+    # The input of each step is the subword before; the first step gets <s>.
+    shifted = [codec.target.pieces[codec.target.bos], *right[:-1]]
+    axes = {"source": left, "target": right, "said": shifted, "both": [*left, *shifted]}
     shown = {name: axis_payload(Axis.of(pieces)) for name, pieces in axes.items()}
     shown["source"]["ids"] = source
-    shown["target"]["ids"] = said
+    shown["target"]["ids"] = target_ids
     return shown
 
 
@@ -256,37 +256,37 @@ def _merges(codec: Codec, text: str) -> list[list[list[str]]]:
 
 
 def _embedding(
-    engine: "TorchEngine", seen: "Trace", config: ModelConfig, pieces: int
+    engine: "TorchEngine", trace: "Trace", config: ModelConfig, pieces: int
 ) -> dict[str, Any]:
     """Return, for each side, √D E[w] and the input of the first layer; also the position table."""
     shown: dict[str, Any] = {}
     for side in ("source", "target"):
         # The lexical model has no embeddings.
-        if not (calls := seen.calls.get(f"{side}_embedding.words")):
+        if not (calls := trace.calls.get(f"{side}_embedding.words")):
             return {}
         scale = float(getattr(engine.model, f"{side}_embedding").scale)
-        x = seen.calls[f"{side}_embedding"][0].result
+        x = trace.calls[f"{side}_embedding"][0].result
         shown[side] = {"words": _array(calls[0].result) * scale, "x": _array(x)}
     if config.architecture == "convs2s" or config.positions.kind in ("sinusoidal", "learned"):
-        places = min(max(POSITIONS, pieces), engine.max_length or max(POSITIONS, pieces))
+        rows = min(max(POSITIONS, pieces), engine.max_length or max(POSITIONS, pieces))
         # Only a vector that is added can be shown by itself.
         if config.positions.join == "add":
-            shown["positions"] = engine.position_vectors(places)
+            shown["positions"] = engine.position_vectors(rows)
     return shown
 
 
-def _parts(engine: "TorchEngine", seen: "Trace", config: ModelConfig) -> list[dict[str, Any]]:
+def _parts(engine: "TorchEngine", trace: "Trace", config: ModelConfig) -> list[dict[str, Any]]:
     """Return every attention of every layer."""
     parts = []
     for kind in _IN_ONE_STACK if config.architecture == "decoder-only" else _IN_TWO_STACKS:
         layers = []
-        for number, look in enumerate(seen.looks[kind.looks]):
+        for number, look in enumerate(trace.looks[kind.looks]):
             shown = _look(look)
             if kind.columns == "both":
                 # One softmax covers both sides, but the trace stores the parts separately.
-                to_source = _array(seen.looks["cross"][number].weights)
+                to_source = _array(trace.looks["cross"][number].weights)
                 shown["weights"] = np.concatenate([to_source, shown["weights"]], axis=-1)
-            around = _around(engine, seen, f"{kind.stack}.{number}.", kind.sublayer, kind.pass_)
+            around = _around(engine, trace, f"{kind.stack}.{number}.", kind.sublayer, kind.pass_)
             layers.append(shown | around)
         if layers:
             named = {"title": kind.title, "rows": kind.rows, "columns": kind.columns}
@@ -303,10 +303,10 @@ def _look(look: "AttentionTrace") -> dict[str, Any]:
 
 
 def _around(
-    engine: "TorchEngine", seen: "Trace", prefix: str, sublayer: str, pass_: int
+    engine: "TorchEngine", trace: "Trace", prefix: str, sublayer: str, pass_: int
 ) -> dict[str, Any]:
     """Return a sublayer's input, output and norm, or nothing if layers have another form."""
-    calls = seen.calls.get(f"{prefix}around_{sublayer}")
+    calls = trace.calls.get(f"{prefix}around_{sublayer}")
     if not calls:
         return {}
     module = engine.model.get_submodule(f"{prefix}around_{sublayer}.norm")
@@ -316,7 +316,7 @@ def _around(
         if (value := getattr(module, name, None)) is not None
     }
     shown = {
-        "f": _array(seen.calls[f"{prefix}{sublayer}"][pass_].result),
+        "f": _array(trace.calls[f"{prefix}{sublayer}"][pass_].result),
         "norm": {**norm, "eps": float(getattr(module, "eps", 0.0))} if norm else None,
     }
     # The page computes the inputs of the later sublayers from the first one.
@@ -324,7 +324,7 @@ def _around(
 
 
 def _feed_forward(
-    engine: "TorchEngine", seen: "Trace", config: ModelConfig
+    engine: "TorchEngine", trace: "Trace", config: ModelConfig
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the feed-forward networks of each side's layers."""
     sides = {"source": ("encoder", 0), "target": ("decoder", 0)}
@@ -337,20 +337,20 @@ def _feed_forward(
         ]
         shown[side] = [
             {
-                **_around(engine, seen, name, "feed_forward", pass_),
-                "hidden": _array(seen.calls[f"{name}feed_forward.outer"][pass_].given),
+                **_around(engine, trace, name, "feed_forward", pass_),
+                "hidden": _array(trace.calls[f"{name}feed_forward.outer"][pass_].given),
             }
             for name in names
-            if f"{name}feed_forward.outer" in seen.calls
+            if f"{name}feed_forward.outer" in trace.calls
         ]
     return shown
 
 
-def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
+def _output(trace: "Trace", codec: Codec, target_ids: list[int]) -> dict[str, Any]:
     """Return the best subwords at each step, and log Σ exp(z/τ) for each temperature τ."""
-    logits = _array(seen.logits).astype(np.float64)  # (T, V)
+    logits = _array(trace.logits).astype(np.float64)  # (T, V)
     steps = []
-    for row, chosen in zip(logits, said, strict=True):
+    for row, chosen in zip(logits, target_ids, strict=True):
         best = np.argsort(-row, kind="stable")[:LISTED].tolist()
         # A beam may choose an unlikely subword; show it in the last line.
         if chosen not in best:

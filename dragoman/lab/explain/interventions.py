@@ -224,7 +224,9 @@ def _next(log_probs: np.ndarray, change: Intervention, generator: np.random.Gene
     return int(generator.choice(len(probabilities), p=probabilities / probabilities.sum()))
 
 
-def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> list[dict[str, Any]]:
+def logit_lens(
+    engine: "TorchEngine", trace: "Trace", target_ids: Sequence[int]
+) -> list[dict[str, Any]]:
     """Decode the output of each decoder layer as if it were the last (nostalgebraist 2020).
 
     Return, for each layer and step, the best subwords and the probability of the chosen one.
@@ -236,7 +238,7 @@ def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> lis
     with torch.inference_mode():
         for number in range(len(model.decoder)):
             # The final norm belongs to the output layer: its weights expect normalized vectors.
-            hidden = model.decoder_norm(seen.calls[f"decoder.{number}"][-1].result)
+            hidden = model.decoder_norm(trace.calls[f"decoder.{number}"][-1].result)
             probabilities = torch.softmax(model.logits(hidden)[0].float(), dim=-1)  # (T, V)
             best = probabilities.topk(_LISTED, dim=-1)
             layers.append(
@@ -247,7 +249,8 @@ def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> lis
                     ],
                     "chances": [[round(p, 5) for p in row] for row in best.values.tolist()],
                     "said": [
-                        round(float(row[i]), 5) for row, i in zip(probabilities, said, strict=True)
+                        round(float(row[i]), 5)
+                        for row, i in zip(probabilities, target_ids, strict=True)
                     ],
                 }
             )
