@@ -53,61 +53,67 @@ class MinimumRiskGradients(Gradients):
         self._training = config.training
         self._longest = config.data.max_length
         self._target = target
-        self._flops_of_drawn = 0.0
+        self._sample_flops = 0.0
 
     def zero(self) -> None:
         super().zero()
-        self._flops_of_drawn = 0.0
+        self._sample_flops = 0.0
 
     def flops(self, batches: Sequence[Batch]) -> float:
-        return super().flops(batches) + self._flops_of_drawn
+        # The base class counts the pass over the references only.
+        return super().flops(batches) + self._sample_flops
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         likelihood, nll = super().losses(batch)
         weights = torch.from_numpy(batch.target_lengths).to(self._device)
+        # The risk's gradient grows with α, so the likelihood is scaled by α as well.
         share = self._training.mrt_sharpness * self._training.mrt_likelihood
         return (self._risk(batch) * weights).sum() + share * likelihood, nll
 
     def _risk(self, batch: Batch) -> Tensor:
-        """(B,)"""
+        """Return the expected cost of each sentence. (B,)"""
         count, pad_id = self._training.mrt_samples, self._target.pad
         source = torch.from_numpy(batch.source).to(self._device)
-        longest = min(2 * batch.target_in.shape[1], self._longest)
+        max_length = min(2 * batch.target_in.shape[1], self._longest)
+        # Sample without dropout: the samples must come from the model that search would use.
         self._model.eval()
-        translations = draw(self._model, source, count, longest, self._target)
+        translations = draw(self._model, source, count, max_length, self._target)
         self._model.train()
         sources = np.repeat(batch.source, count, axis=0)
         lengths = np.repeat(batch.source_lengths, count)
-        drawn = make_batch(
+        samples = make_batch(
             sources,
             lengths,
             pad(translations, pad_id),
             np.array([*map(len, translations)]),
             self._target,
         )
-        # Sampling them costs a third of a training pass.
-        self._flops_of_drawn += training_flops(self._model, drawn) * 4 / 3
+        # Sampling costs one forward pass, a third of a training pass, and comes on top of it.
+        self._sample_flops += training_flops(self._model, samples) * 4 / 3
         references = [
-            row[: n - 1].tolist()
+            row[: n - 1].tolist()  # without the end
             for row, n in zip(batch.target_out, batch.target_lengths, strict=True)
         ]
         costs = torch.tensor(
             [1 - gleu(y, references[i // count]) for i, y in enumerate(translations)],
             device=self._device,
         )
-        scores = self._training.mrt_sharpness * self._log_probs(drawn)
+        scores = self._training.mrt_sharpness * self._log_probs(samples)
         return expected_cost(scores.view(-1, count), costs.view(-1, count))
 
-    def _log_probs(self, drawn: Batch) -> Tensor:
-        """Return log p of each translation, the end included. (B*K,)"""
-        hidden, targets = self.forward(drawn)
-        # (N,)
-        each = -F.cross_entropy(self._model.logits(hidden).float(), targets, reduction="none")
-        places = torch.from_numpy(drawn.real).to(self._device)
+    def _log_probs(self, samples: Batch) -> Tensor:
+        """Return log p of token_log_probs translation, the end included. (B*K,)"""
+        hidden, targets = self.forward(samples)
+        # The hidden states come packed, without padding: one row for each real token. (N,)
+        token_log_probs = -F.cross_entropy(
+            self._model.logits(hidden).float(), targets, reduction="none"
+        )
+        positions = torch.from_numpy(samples.real).to(self._device)
+        # Scatter them back into rows; padding stays 0 and adds nothing to a row's sum.
         return (
-            each.new_zeros(drawn.target_in.size)
-            .scatter(0, places, each)
-            .view(drawn.target_in.shape)
+            token_log_probs.new_zeros(samples.target_in.size)
+            .scatter(0, positions, token_log_probs)
+            .view(samples.target_in.shape)
             .sum(dim=1)
         )
 
@@ -122,7 +128,7 @@ def expected_cost(scores: Tensor, costs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def draw(
-    model: Model, source: Tensor, count: int, longest: int, target: Vocabulary
+    model: Model, source: Tensor, count: int, max_length: int, target: Vocabulary
 ) -> list[list[int]]:
     """Sample `count` translations of each source, in consecutive rows, without their ends."""
     state = model.start(source)
@@ -131,10 +137,11 @@ def draw(
     live = np.arange(len(translations))
     tokens = torch.full((len(translations),), target.bos, device=source.device)
     never = torch.tensor(target.never, device=source.device)
-    for _ in range(longest):
+    for _ in range(max_length):
+        # The first selection copies each source `count` times; later ones drop finished rows.
         state = state.select(parents)
         hidden, _ = model.step(state, tokens, None)
-        # (R, V)
+        # Renormalize over the tokens that a translation may contain. (R, V)
         probabilities = torch.softmax(
             model.logits(hidden).float().index_fill(1, never, -torch.inf), dim=-1
         )

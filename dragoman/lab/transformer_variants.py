@@ -53,6 +53,7 @@ class Cosine(Dot):
 
     def __init__(self, heads: int, features: int):
         super().__init__(heads, features)
+        # The logarithm keeps the factor positive; it starts at 10.
         self.log_scale = nn.Parameter(torch.full((heads, 1, 1), math.log(10.0)))
 
     def queries(self, q: Tensor) -> Tensor:
@@ -66,6 +67,7 @@ class PlainCosine(Cosine):
     """q·k/(‖q‖‖k‖), as in the notes: between -1 and 1, so the weights stay close to uniform."""
 
     def __init__(self, heads: int, features: int):
+        # Skip Cosine's constructor, which adds the learned factor.
         Dot.__init__(self, heads, features)
 
     def queries(self, q: Tensor) -> Tensor:
@@ -111,7 +113,7 @@ class NormalizedQueriesKeys(ScaledDot):
 class Additive(Dot):
     """vᵀ tanh(W q + U k), with W, U and v for each head (Bahdanau et al. 2015)."""
 
-    scale = None
+    scale = None  # no product of q and k, so no fused kernel
 
     def __init__(self, heads: int, features: int):
         super().__init__(heads, features)
@@ -133,6 +135,8 @@ class Additive(Dot):
 
         All pairs with their features, (B, H, T, S, K), would not fit into memory.
         """
+        # Checkpointing computes each block again in the backward pass, so that pass holds one block
+        # at a time as well.
         blocks = torch.split(q, max(1, MAX_BLOCK // k.numel()), dim=2)
         if len(blocks) == 1:
             return self._block(q, k)
@@ -181,6 +185,7 @@ class Concat(Dot):
 def straight_through(weights: Tensor) -> Tensor:
     """Put all weight on the best key; use the gradient of the soft weights."""
     best = torch.zeros_like(weights).scatter_(-1, weights.argmax(-1, keepdim=True), 1.0)
+    # The difference is 0 but has the gradient of the soft weights.
     return best + (weights - weights.detach())
 
 
@@ -202,23 +207,26 @@ class Local(Soft):
     def visible(
         self, mask: Tensor | None, at: int, queries: int, keys: int, device: torch.device
     ) -> Tensor:
-        places = torch.arange(keys, device=device)
-        own = torch.arange(at, at + queries, device=device)[:, None]  # (T, 1)
+        positions = torch.arange(keys, device=device)
+        centers = torch.arange(at, at + queries, device=device)[:, None]  # (T, 1)
         if mask is None:
-            return (places - own.clamp(max=keys - 1)).abs() <= self.window
-        last = (mask * places).amax(-1, keepdim=True)  # the last key before the padding
-        return mask & ((places - torch.minimum(own, last)).abs() <= self.window)
+            # The last key is the center of positions beyond it.
+            return (positions - centers.clamp(max=keys - 1)).abs() <= self.window
+        last = (mask * positions).amax(-1, keepdim=True)  # the last key before the padding
+        return mask & ((positions - torch.minimum(centers, last)).abs() <= self.window)
 
     def pairs(self, queries: np.ndarray, keys: np.ndarray, causal: bool = False) -> float:
+        # Count for every position up to the longest sentence; the last line drops the padding.
         t = np.arange(int(queries.max()))
         last = keys[:, None] - 1
         center = np.minimum(t, last)  # (sentences, T)
-        seen = (
+        # The window reaches from the left edge to the right one, cut off at the sentence's ends.
+        visible = (
             np.minimum(center + (0 if causal else self.window), last)
             - np.maximum(center - self.window, 0)
             + 1
         )
-        return float((seen * (t < queries[:, None])).sum())
+        return float((visible * (t < queries[:, None])).sum())
 
 
 class WideHeads(PaperHeads):
@@ -300,10 +308,10 @@ class Index(PositionVectors):
         super().__init__(config, 1)
 
     def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
-        places = (
+        positions = (
             at if isinstance(at, Tensor) else torch.arange(at, at + x.shape[1], device=x.device)
         )
-        return places[..., None].to(x.dtype)
+        return positions[..., None].to(x.dtype)
 
 
 class SinusoidalFromOne(Sinusoidal):
@@ -312,16 +320,17 @@ class SinusoidalFromOne(Sinusoidal):
     All wavelengths are base^(2/D) times as long, which scales every position down.
     """
 
-    def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
-        count = x.shape[1]
-        places = at if isinstance(at, Tensor) else torch.arange(at, at + count, device=x.device)
-        exponents = torch.arange(2, self.features + 1, 2, device=x.device) / self.features
-        angles = places[..., None].double() * self.base ** -exponents.double()
-        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(x.dtype)
-
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.features, self.base = config.d_model, config.positions.base
+
+    def vectors(self, x: Tensor, at: int | Tensor) -> Tensor:
+        count = x.shape[1]
+        positions = at if isinstance(at, Tensor) else torch.arange(at, at + count, device=x.device)
+        exponents = torch.arange(2, self.features + 1, 2, device=x.device) / self.features
+        # Compute angles in float64: float32 loses digits at distant positions.
+        angles = positions[..., None].double() * self.base ** -exponents.double()
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(x.dtype)
 
 
 SIMILARITIES |= {

@@ -28,6 +28,7 @@ _CODE, _VARIANTS = "dragoman.lab.architectures", "dragoman.lab.transformer_varia
 
 def _decoder_only(settings: Settings) -> Iterator[str]:
     positions, longest = settings["model.positions.max_length"], settings["data.max_length"]
+    # The positions of the target continue after the source's.
     if settings["model.positions.kind"] == "learned" and positions <= 2 * longest:
         yield (
             f"model.positions.max_length={positions} has no room for two sentences of "
@@ -54,6 +55,7 @@ def _gnmt(settings: Settings) -> Iterator[str]:
 
 def _convs2s(settings: Settings) -> Iterator[str]:
     positions, longest = settings["model.positions.max_length"], settings["data.max_length"]
+    # The end of the sentence needs a position too, hence <=.
     if positions <= longest:
         yield (
             f"convs2s learns its positions, but model.positions.max_length={positions} does not "

@@ -49,6 +49,7 @@ class GatedConvolution(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, T + k-1, D) to (B, T, D)."""
         x = F.dropout(x, self.dropout, self.training)
+        # torch's convolution wants features before positions.
         return F.glu(self.conv(x.transpose(1, 2)), dim=1).transpose(1, 2)
 
 
@@ -64,30 +65,33 @@ class ConvolutionalDecoderLayer(nn.Module):
         x: Tensor,
         window: Tensor,
         words: Tensor,
-        given: list[Tensor],
+        memory: list[Tensor],
         record: AttentionRecord | None,
     ) -> tuple[Tensor, Tensor]:
         """Run positions (B, T, D) that follow a window (B, k-1, D), and return the new window.
 
         `words` are the embeddings of the same positions.
         """
-        seen = torch.cat([window.to(x.dtype), x], dim=1)
-        h = self.convolution(seen)
-        context = self.to_out(self._attend(self.to_query(h) + words, given, record))
-        return (x + (h + context) * _HALF) * _HALF, seen[:, x.shape[1] :]
+        # The window makes the convolution causal, in training as in search.
+        inputs = torch.cat([window.to(x.dtype), x], dim=1)
+        h = self.convolution(inputs)
+        context = self.to_out(self._attend(self.to_query(h) + words, memory, record))
+        return (x + (h + context) * _HALF) * _HALF, inputs[:, x.shape[1] :]
 
-    def _attend(self, q: Tensor, given: list[Tensor], record: AttentionRecord | None) -> Tensor:
-        keys, values, mask = given
+    def _attend(self, q: Tensor, memory: list[Tensor], record: AttentionRecord | None) -> Tensor:
+        keys, values, mask = memory
         q, k, v = (x.to(q.dtype)[:, None] for x in (q, keys, values))  # one head: (B, 1, T, D)
         if record is None:
             y = fused_attention(q, k, v, mask)
         else:
             y, _ = plain_attention(q, k, v, mask, record=record)
+        # An even mean of n words has 1/n of their variance, so √n restores it.
         return (y * mask.sum(dim=-1, keepdim=True).to(y.dtype).sqrt())[:, 0]  # (B, T, D)
 
 
 class ConvS2S(NeuralModel):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
+        # The paper has no other positions, so the setting is not read.
         learned = replace(config, positions=replace(config.positions, kind="learned"))
         super().__init__(learned, source, target, Embedding)
         self.encoder = cast(
@@ -107,6 +111,7 @@ class ConvS2S(NeuralModel):
 
     def _read(self, x: Tensor, mask: Tensor) -> Tensor:
         """Run the encoder; padding is zero before each convolution, as beyond both ends."""
+        # An even kernel looks one position further to the right than to the left.
         real = mask[:, 0, 0, :, None]  # (B, S, 1)
         left, right = (self.config.kernel_width - 1) // 2, self.config.kernel_width // 2
         for layer in self.encoder:
@@ -130,6 +135,7 @@ class ConvS2S(NeuralModel):
         given: list[Tensor],
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
+        # A layer's state is its last k-1 inputs, so it does not grow with the sentence.
         x = words = self.target_embedding(target_in, at)
         windows = []
         for number, (layer, before) in enumerate(zip(self.decoder, past, strict=True)):
@@ -149,6 +155,7 @@ class ConvS2S(NeuralModel):
         sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
         width = self.config.d_model
         across = float((source_lengths * target_lengths).sum())
+        # Twice the width, because half of a convolution's outputs are gates.
         convolution = 2 * self.config.kernel_width * width**2
         total = (
             len(self.encoder) * sources * convolution + targets * width * self.output.out_features

@@ -45,23 +45,27 @@ class DecoderOnly(NeuralModel):
         """Return an empty past, and the source's keys and values in every layer with their mask."""
         size = source.shape[1]
         # (B, S), below 0 for padding
-        places = torch.arange(size, device=source.device) - _padding(self.mask(source))
-        real = (places >= 0)[:, None, None]
-        places = places.clamp(min=0)
+        positions = torch.arange(size, device=source.device) - _padding(self.mask(source))
+        real = (positions >= 0)[:, None, None]
+        # Move each sentence to the right end; padding gets position 0, and the mask hides it.
+        positions = positions.clamp(min=0)
         self.source_embedding.positions.reach(size)
-        x = self.source_embedding(source.gather(1, places), places)
+        x = self.source_embedding(source.gather(1, positions), positions)
         # Let padding see itself, because a softmax over nothing gives NaN.
-        itself = torch.eye(size, dtype=torch.bool, device=x.device)
-        mask = causal_mask(size, size, x.device) & real | itself
+        diagonal = torch.eye(size, dtype=torch.bool, device=x.device)
+        mask = causal_mask(size, size, x.device) & real | diagonal
+        # An empty cache; the first append replaces its tensors, so the other sizes do not matter.
         zero_state = x.new_zeros(len(x), 1, 0, 1)
         caches = [KVCache(zero_state, zero_state) for _ in self.decoder]
         record: AttentionRecord | None = None if recorder is None else []
         self._run_layers(x, caches, mask, record)
         if recorder is not None and record is not None:
             for number, trace in enumerate(record):
+                # Rows and columns are both right-aligned here, so shift both.
                 weights = _shift_back(_shift_back(trace.weights, real).mT, real).mT
                 _add(recorder, "encoder", number, trace._replace(weights=weights))
         given = [tensor for cache in caches for tensor in cache.seen]
+        # The source's keys and values are shared by all hypotheses; only the target's grow.
         return [tensor[:, :, :0] for tensor in given], [*given, real]
 
     def decode(
@@ -75,16 +79,18 @@ class DecoderOnly(NeuralModel):
         *prompt, real = given
         words, size = target_in.shape[1], real.shape[-1]
         # (R, T)
-        places = torch.arange(at, at + words, device=target_in.device) + size - _padding(real)
+        positions = torch.arange(at, at + words, device=target_in.device) + size - _padding(real)
         self.target_embedding.positions.reach(size + at + words)
-        x = self.target_embedding(target_in, places)
+        x = self.target_embedding(target_in, positions)
         target_mask = causal_mask(words, at + words, x.device).expand(len(x), 1, -1, -1)
+        # The target sees the whole source and its own past.
         mask = torch.cat(
             [real.expand(-1, -1, words, -1), target_mask], dim=-1
         )  # (R, 1, T, S + at + T)
         caches = []
         for number in range(len(self.decoder)):
             cache = KVCache(*prompt[2 * number : 2 * number + 2])
+            # The past alternates between keys and values, layer by layer.
             cache.append(KeysValues(*past[2 * number : 2 * number + 2]))
             caches.append(cache)
         record: AttentionRecord | None = None if recorder is None else []
@@ -129,6 +135,7 @@ class DecoderOnly(NeuralModel):
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         lengths = (source_lengths + target_lengths).astype(float)
         words = float(lengths.sum())
+        # Source and target are one causal sequence.
         pairs = self.decoder[0].attention.span.pairs(lengths, lengths, causal=True)
         total: float = (
             float(target_lengths.sum()) * self.output.in_features * self.output.out_features
@@ -148,10 +155,11 @@ def _padding(real: Tensor) -> Tensor:
 def _shift_back(weights: Tensor, real: Tensor) -> Tensor:
     """Shift the columns (B, H, T, S) of right-aligned sources back to the left."""
     columns = torch.arange(weights.shape[-1], device=real.device) + _padding(real)  # (B, S)
+    # The modulo moves the padding's columns to the end, where the caller expects them.
     return weights.gather(-1, (columns % weights.shape[-1])[:, None, None].expand_as(weights))
 
 
 def _add(recorder: AttentionRecorder, part: str, layer: int, trace: AttentionTrace) -> None:
-    wanted = recorder.of(part, layer)
-    if wanted is not None:
-        wanted.append(trace)
+    traces = recorder.of(part, layer)
+    if traces is not None:
+        traces.append(trace)

@@ -35,11 +35,12 @@ class Lexical(Model):
         self.config = config
         self.pad = source.pad
         self._ends = (source.eos, target.eos)
-        # (source words, K)
+        # The K likeliest translations of each source word. (source words, K)
         self.register_buffer("translations", torch.zeros(len(source), KEPT, dtype=torch.int32))
         self.probabilities = nn.Parameter(torch.zeros(len(source), KEPT))
         self.output = nn.Linear(1, len(target), bias=False)
         nn.init.constant_(self.output.weight, 1 / len(target))
+        # Expectation-maximization sets the weights; there is nothing to differentiate.
         self.requires_grad_(False)
 
     def set_counts(self, lexicon: Lexicon, frequencies: np.ndarray) -> None:
@@ -47,6 +48,7 @@ class Lexical(Model):
         self.translations.copy_(torch.from_numpy(lexicon.targets))
         self.probabilities.copy_(torch.from_numpy(lexicon.probabilities))
         self.output.weight.copy_(torch.from_numpy(frequencies / frequencies.sum())[:, None])
+        # The counts leave the source's end out, so enter its only translation here.
         source_end, target_end = self._ends
         self.translations[source_end, 0] = target_end
         self.probabilities[source_end, 0] = 1.0
@@ -63,6 +65,7 @@ class Lexical(Model):
         shares[:, :1] = 1 / lengths
         anywhere = self.probabilities.new_zeros(len(source), self.output.out_features)
         likely = self.probabilities[words] * shares[..., None]  # (B, S+1, K)
+        # Source words may share a translation, so add instead of assigning.
         anywhere.scatter_add_(1, self.translations[words].long().flatten(1), likely.flatten(1))
         return [], [source, lengths, anywhere]
 
@@ -75,9 +78,10 @@ class Lexical(Model):
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         source, lengths, anywhere = given
-        places = torch.arange(at, at + target_in.shape[1], device=source.device)
-        words = source.gather(1, torch.minimum(places, lengths - 1))  # (R, T)
-        hidden = _ANY_OF_THE_SOURCE * anywhere[:, None].repeat(1, len(places), 1)  # (R, T, V)
+        positions = torch.arange(at, at + target_in.shape[1], device=source.device)
+        # Beyond the end of the source, the end is translated again and again.
+        words = source.gather(1, torch.minimum(positions, lengths - 1))  # (R, T)
+        hidden = _ANY_OF_THE_SOURCE * anywhere[:, None].repeat(1, len(positions), 1)  # (R, T, V)
         here = (1 - _ANY_OF_THE_SOURCE - _ANY_WORD) * self.probabilities[words]
         return hidden.scatter_add_(2, self.translations[words].long(), here), []
 

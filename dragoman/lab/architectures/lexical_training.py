@@ -54,11 +54,13 @@ def train_model(
     model1 = Model1(corpus(config, data), codec.source.pad)
     console.print(f"lexical: {len(data.train):,} pairs, {len(model1.t):,} pairs of words")
     for number in range(1, _ROUNDS + 1):
+        # `improve` returns the likelihood under the table that it replaces.
         likelihood = model1.improve()
         console.print(
             f"round {number}: perplexity before it {np.exp(-likelihood / max(1, tokens)):.2f}"
         )
     model = build_model(config.model, codec.source, codec.target, codec.shared).to(device)
+    # Add one to each count, so that no target word has probability 0.
     lexicon = model1.lexicon(len(codec.source), codec.source.pad)
     cast(Lexical, model).set_counts(lexicon, model1.occurrences(len(codec.target)) + 1)
     progress = Progress(
@@ -72,7 +74,7 @@ def train_model(
 def corpus(config: Config, data: Dataset) -> Iterator[Pairs]:
     """Yield the pairs, each as often as the weight of its corpus says.
 
-    The end of a source always translates to the end of a target, so it is left out.
+    The end of a source always translates to the end of a target, so the counts leave it out.
     """
     store, source = data.train, data.codec.source
     weights = [corpus.weight for corpus in config.data.corpora]

@@ -60,6 +60,7 @@ class Recurrence(nn.Module):
             with torch.no_grad():  # start with open forget gates (Jozefowicz et al. 2015)
                 for name, bias in self.rnn.named_parameters():
                     if name.startswith("bias_ih"):
+                        # torch's gates: input, forget, cell, output
                         bias.chunk(4)[1].fill_(1.0)
 
     @property
@@ -80,13 +81,17 @@ class Recurrence(nn.Module):
         gets each sentence reversed within its own length. Outputs at padding are zero.
         """
         if not self.rnn.bidirectional:
+            # Zeros at the padding let RnnAttention compute a mean from a sum.
             y, _ = self.forward(x, self.zero_state(x))
             return y * real[..., None]
-        turned = _reversed_positions(real)[..., None]  # (B, S, 1)
+        order = _reversed_positions(real)[..., None]  # (B, S, 1)
         forward, backward = _direction_weights(self.rnn)
-        ahead = self._run_direction(x, forward)
-        back = self._run_direction(x.gather(1, turned.expand_as(x)), backward)
-        y = torch.cat([ahead, back.gather(1, turned.expand_as(back))], dim=-1)  # (B, S, D)
+        # Two calls instead of packed sequences, which need the lengths on the host.
+        forward_states = self._run_direction(x, forward)
+        backward_states = self._run_direction(x.gather(1, order.expand_as(x)), backward)
+        # Reversing twice puts every position back in its place.
+        backward_states = backward_states.gather(1, order.expand_as(backward_states))
+        y = torch.cat([forward_states, backward_states], dim=-1)  # (B, S, D)
         return y * real[..., None]
 
     def _run_direction(self, x: Tensor, weights: list[Tensor]) -> Tensor:
@@ -94,13 +99,13 @@ class Recurrence(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.dtype)
             before = [part.to(self.dtype)[None] for part in self.zero_state(x)]
-            # biases, layers, dropout, training, bidirectional, batch first
-            how = (True, 1, 0.0, self.training, False, True)
+            # torch's functions take: biases, layers, dropout, training, bidirectional, batch first
+            flags = (True, 1, 0.0, self.training, False, True)
             y: Tensor
             if self.carried == 2:
-                y, _, _ = torch.lstm(x, before, weights, *how)
+                y, _, _ = torch.lstm(x, before, weights, *flags)
             else:
-                y, _ = torch.gru(x, before[0], weights, *how)
+                y, _ = torch.gru(x, before[0], weights, *flags)
         return y
 
     def zero_state(self, like: Tensor) -> list[Tensor]:
@@ -130,9 +135,9 @@ def _reversed_positions(real: Tensor) -> Tensor:
     >>> _reversed_positions(torch.tensor([[True, True, True, False]])).tolist()
     [[2, 1, 0, 3]]
     """
-    places = torch.arange(real.shape[1], device=real.device)
-    from_the_end = real.sum(dim=1, keepdim=True) - 1 - places
-    return torch.where(real, from_the_end, places)
+    positions = torch.arange(real.shape[1], device=real.device)
+    from_the_end = real.sum(dim=1, keepdim=True) - 1 - positions
+    return torch.where(real, from_the_end, positions)
 
 
 class _Recurrent(NeuralModel):
@@ -160,6 +165,7 @@ class _Recurrent(NeuralModel):
 
     def states(self, past: list[Tensor]) -> list[list[Tensor]]:
         """Split the past into the states of each layer."""
+        # All layers have the same cell, so the same number of tensors each.
         carried = self.decoder[0].carried
         return [past[i : i + carried] for i in range(0, len(past), carried)]
 
@@ -175,7 +181,7 @@ class _Recurrent(NeuralModel):
 
 
 class Rnn(_Recurrent):
-    """An RNN without attention: the encoder's last state stands for the whole sentence."""
+    """An RNN without attention: the encoder's last state is all it knows of the sentence."""
 
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
@@ -183,6 +189,7 @@ class Rnn(_Recurrent):
         self.encoder = _stack(
             Recurrence(cell, width, width) for _ in range(config.num_encoder_layers)
         )
+        # The bottom layer reads the word and the sentence's vector.
         inputs = [2 * width] + [width] * (config.num_decoder_layers - 1)
         self.decoder = _stack(Recurrence(cell, size, width) for size in inputs)
 
@@ -191,6 +198,7 @@ class Rnn(_Recurrent):
     ) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encoder_states(source)
         last = mask.sum(dim=(1, 2, 3)) - 1
+        # A bidirectional encoder would need the first state as well; this one runs forward only.
         vector = memory[torch.arange(len(source), device=source.device), last]  # (B, D)
         return [part for layer in self.decoder for part in layer.zero_state(vector)], [vector]
 
@@ -228,10 +236,10 @@ class _Attending(_Recurrent):
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
         sources, targets = float(source_lengths.sum()), float(target_lengths.sum())
-        looks = self.attention.multiplications(
+        attending = self.attention.multiplications(
             targets, sources, float((source_lengths * target_lengths).sum())
         )
-        return super().multiplications(source_lengths, target_lengths) + looks
+        return super().multiplications(source_lengths, target_lengths) + attending
 
 
 class RnnAttention(_Attending):
@@ -260,6 +268,7 @@ class RnnAttention(_Attending):
         memory, mask = self.encoder_states(source)
         mean = memory.sum(dim=1) / mask.sum(dim=(1, 3))  # padding is zero
         first = torch.tanh(self.bridge(mean)).chunk(len(self.decoder), dim=-1)
+        # An LSTM's cell starts at zero; only h comes from the memory.
         past = [
             part
             for h, layer in zip(first, self.decoder, strict=True)
@@ -276,14 +285,13 @@ class RnnAttention(_Attending):
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x, after = self.through_decoder(self.target_embedding(target_in), past)
-        seen = self.attend(x, given, recorder)
-        return self.drop(torch.tanh(self.join(torch.cat([x, seen], dim=-1)))), after
+        context = self.attend(x, given, recorder)
+        return self.drop(torch.tanh(self.join(torch.cat([x, context], dim=-1)))), after
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
-        own = self.bridge.weight.numel() * len(source_lengths) + self.join.weight.numel() * float(
-            target_lengths.sum()
-        )
-        return super().multiplications(source_lengths, target_lengths) + own
+        total = super().multiplications(source_lengths, target_lengths)
+        total += self.bridge.weight.numel() * len(source_lengths)  # once for each sentence
+        return total + self.join.weight.numel() * float(target_lengths.sum())
 
 
 class Gnmt(_Attending):
@@ -295,17 +303,19 @@ class Gnmt(_Attending):
     def __init__(self, config: ModelConfig, source: Vocabulary, target: Vocabulary):
         super().__init__(config, source, target)
         width = config.d_model
-        above = range(1, config.num_encoder_layers), range(1, config.num_decoder_layers)
         self.encoder = _stack(
             [
                 Recurrence("lstm", width, width, bidirectional=True),
-                *(Recurrence("lstm", width, width) for _ in above[0]),
+                *(Recurrence("lstm", width, width) for _ in range(1, config.num_encoder_layers)),
             ]
         )
         self.decoder = _stack(
             [
                 Recurrence("lstm", width, width),
-                *(Recurrence("lstm", 2 * width, width) for _ in above[1]),
+                *(
+                    Recurrence("lstm", 2 * width, width)
+                    for _ in range(1, config.num_decoder_layers)
+                ),
             ]
         )
         self.attention = Attention(replace(config, num_heads=1), cross=True)
@@ -335,13 +345,13 @@ class Gnmt(_Attending):
         given: list[Tensor],
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        (bottom, *above) = self.decoder
-        (first, *others) = self.states(past)
+        bottom, *above = self.decoder
+        first, *upper_states = self.states(past)
         y, after = bottom(self.target_embedding(target_in), first)
         x = self.drop(y)
-        seen = self.attend(x, given, recorder)
-        for layer, state in zip(above, others, strict=True):
-            y, state = layer(torch.cat([x, seen.to(x.dtype)], dim=-1), state)
+        context = self.attend(x, given, recorder)
+        for layer, state in zip(above, upper_states, strict=True):
+            y, state = layer(torch.cat([x, context.to(x.dtype)], dim=-1), state)
             x = x + self.drop(y)
             after = [*after, *state]
         return x, after

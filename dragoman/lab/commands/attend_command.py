@@ -41,12 +41,12 @@ def command(
     request = Request(
         to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
     )
-    seen = inspect_sentence(translator, text, translation, request)
+    inspection = inspect_sentence(translator, text, translation, request)
     files: dict[str, bytes] = {}
     if out:
-        files[out] = page(seen).encode("utf-8", "replace")
+        files[out] = page(inspection).encode("utf-8", "replace")
     if svg or png:
-        figure = draw(seen, kind, layer, head, pieces)
+        figure = draw(inspection, kind, layer, head, pieces)
         files |= {svg: to_svg(figure).encode("utf-8", "replace")} if svg else {}
         files |= {png: to_png(figure)} if png else {}
-    show_result(seen.translation, files)
+    show_result(inspection.translation, files)

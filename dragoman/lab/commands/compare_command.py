@@ -66,21 +66,21 @@ def command(
             raise ConfigError("--systems does not go with --quick, --claims or --also: remove one.")
         if until and flops:
             raise ConfigError("--flops does not go with --until converged: choose one.")
-        shown = compare_systems(
+        report = compare_systems(
             out, settings, corpora, seeds=seeds, flops=flops, device=device, jobs=jobs,
             minutes=minutes,
         )  # fmt: skip
     else:
         names = [name.strip() for name in claims.split(",") if name.strip()]
         studies = _studies()
-        shown = studies.tables(
+        report = studies.tables(
             studies.compare(
                 out, corpora, quick=quick, claims=names, flops=flops, device=device, jobs=jobs,
                 minutes=minutes,
             )
         )  # fmt: skip
-    if shown:
-        print(shown)
+    if report:
+        print(report)
 
 
 def _studies() -> ModuleType:

@@ -52,19 +52,20 @@ def command(
         to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
     )
     codec = translator.codec
-    said = [codec.target.pieces[i] for i in codec.encode_target([begin])[0]] if begin else []
+    prefix = [codec.target.pieces[i] for i in codec.encode_target([begin])[0]] if begin else []
     change = Intervention(
-        tuple(off or ()), swap, dict(map(_place, place or ())), tuple(said), temperature, top_k,
+        tuple(off or ()), swap, dict(map(_place, place or ())), tuple(prefix), temperature, top_k,
         seed, study=True,
     )  # fmt: skip
+    # `study` adds the heads' importance and a gradient step, which the page shows.
     with needs_torch():
         explained = explain(translator, text, translation, request, change)
     files = {out: page(explained).encode("utf-8", "replace")}
     show_result(explained["translation"], files)
 
 
-def _place(given: str) -> tuple[int, int]:
-    piece, _, position = given.partition("=")
+def _place(argument: str) -> tuple[int, int]:
+    piece, _, position = argument.partition("=")
     if not (piece.isdecimal() and position.isdecimal()):
-        raise ConfigError(f"--place {given}: expected PIECE=POSITION, such as 2=7.")
+        raise ConfigError(f"--place {argument}: expected PIECE=POSITION, such as 2=7.")
     return int(piece), int(position)

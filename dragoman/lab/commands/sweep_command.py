@@ -41,17 +41,18 @@ def command(
 
     if not out:
         raise UsageError("--out: give a folder for the runs and the report.")
-    tried: dict[str, list[str]] = {}
-    for one in try_ or []:
-        name, equals, values = one.partition("=")
+    grid: dict[str, list[str]] = {}
+    for trial in try_ or []:
+        name, equals, values = trial.partition("=")
         if not equals or not values:
             raise ConfigError(
-                f"--try {one}: give a setting and its values, such as model.norm_position=pre,post."
+                f"--try {trial}: give a setting and its values, such as "
+                "model.norm_position=pre,post."
             )
-        tried[name] = [value.strip() for value in values.split(",") if value.strip()]
-    shown = sweep(
-        out, base, tried, CorpusFiles((source, target), valid), flops=flops, halving=halving,
+        grid[name] = [value.strip() for value in values.split(",") if value.strip()]
+    report = sweep(
+        out, base, grid, CorpusFiles((source, target), valid), flops=flops, halving=halving,
         seeds=seeds, device=device, jobs=jobs, minutes=minutes,
     )  # fmt: skip
-    if shown:
-        print(shown)
+    if report:
+        print(report)

@@ -73,27 +73,28 @@ class CorpusFolder:
     def write(self, given: CorpusFiles, scale: Scale, names: Iterable[str]) -> None:
         """Write the texts of these names that are missing, and the test and validation sets."""
         second = [ALSO] if given.also else []
-        wanted = [name for name in dict.fromkeys(["all", *second, *names]) if not self._has(name)]
-        if not wanted:
+        missing = [name for name in dict.fromkeys(["all", *second, *names]) if not self._has(name)]
+        if not missing:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        names = {"all": _display_name(given.train), ALSO: _display_name(given.also)}
-        write_atomically(self.folder / _NAMES, json.dumps(names).encode())
-        if "all" in wanted and given.train:
+        titles = {"all": _display_name(given.train), ALSO: _display_name(given.also)}
+        write_atomically(self.folder / _NAMES, json.dumps(titles).encode())
+        if "all" in missing and given.train:
             self.write_corpus(given, scale)
-        if ALSO in wanted and given.also:
+        if ALSO in missing and given.also:
             self.write_corpus(CorpusFiles(given.also), scale, ALSO, f"{ALSO}.")
-        whole = self.sentences("all")
-        everything = list(zip(whole.sources, whole.targets, strict=True))
-        for name in wanted:
+        corpus = self.sentences("all")
+        pairs = list(zip(corpus.sources, corpus.targets, strict=True))
+        for name in missing:
             if name.startswith("pairs-"):
-                drawn = rng(1).permutation(len(everything))[: int(name.removeprefix("pairs-"))]
-                self._put(name, [everything[place] for place in sorted(drawn)])
+                # One permutation for all sizes, so that smaller subsets are parts of larger ones.
+                subset = rng(1).permutation(len(pairs))[: int(name.removeprefix("pairs-"))]
+                self._put(name, [pairs[index] for index in sorted(subset)])
 
     def write_corpus(
         self, given: CorpusFiles, scale: Scale, name: str = "all", prefix: str = ""
     ) -> None:
-        """Write the corpus and its held-out parts; training pairs share no sentence with those.
+        """Write the corpus and its held-out parts; training pairs share no sentence with them.
 
         `prefix` precedes the names of the held-out parts.
         """
@@ -104,8 +105,10 @@ class CorpusFolder:
             ("test", given.test, scale.test_pairs),
             ("valid", given.valid, scale.valid_pairs),
         ):
+            # A file of the user's own is used up to the scale's size, however small the corpus.
             most = size if files else min(size, max(1, len(pairs) // _PAIRS_PER_HELD_OUT))
             held_out = _spread(_read(files) if files else pairs, most)
+            # Drop a pair if either side is held out: a shared sentence on one side already leaks.
             sources, targets = ({pair[side] for pair in held_out} for side in (0, 1))
             pairs = [pair for pair in pairs if pair[0] not in sources and pair[1] not in targets]
             self._put(prefix + part, held_out)
@@ -114,6 +117,7 @@ class CorpusFolder:
         self._put(name, pairs)  # last, so that its presence means the held-out parts exist too
 
     def _put(self, name: str, pairs: Pairs) -> None:
+        # The target is written last; `_has` looks for it.
         for side, path in enumerate(
             (self.folder / f"{name}.source", self.folder / f"{name}.target")
         ):
@@ -137,5 +141,5 @@ def _read(files: Files) -> Pairs:
 
 def _spread(pairs: Pairs, size: int) -> Pairs:
     """Pick `size` pairs at even distances."""
-    places = np.linspace(0, len(pairs) - 1, min(size, len(pairs))).astype(int)
-    return [pairs[place] for place in places]
+    indices = np.linspace(0, len(pairs) - 1, min(size, len(pairs))).astype(int)
+    return [pairs[index] for index in indices]

@@ -64,29 +64,30 @@ def compare_systems(
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if given.train is None:
         raise ConfigError("--systems needs a corpus: give SRC and TGT after the settings files.")
-    named = _named(files)
+    files_by_name = _named(files)
     where = pick_device(device)
     study = Study(Path(out), replace(_SCALE, flops=flops or 0.0), where.type)
     systems = {
         name: [_system(name, file, seed, flops is None) for seed in range(1, seeds + 1)]
-        for name, file in named.items()
+        for name, file in files_by_name.items()
     }
     with storage_errors(f"writing to {out}"):
-        told = {name: read_toml(file) for name, file in named.items()}
-        facts = {"systems": told, "given": asdict(given), "flops": flops}
+        # Claim the folder before any work, so that two comparisons cannot mix.
+        settings = {name: read_toml(file) for name, file in files_by_name.items()}
+        facts = {"systems": settings, "given": asdict(given), "flops": flops}
         claim_folder(study.folder, _FACTS, facts, "other systems, texts or terms")
         study.texts.write(given, study.scale, [])
         _check(study, systems)
-        every = [system for row in systems.values() for system in row]
-        if not run_all(study, every, jobs or default_jobs(where.type), console, stop_at):
+        all_systems = [system for row in systems.values() for system in row]
+        if not run_all(study, all_systems, jobs or default_jobs(where.type), console, stop_at):
             console.print("some systems are not trained yet: run the same command to continue.")
             return ""
         results = {name: [study.result(system) for system in row] for name, row in systems.items()}
         figures = figures_of(results, study.texts.test_of("all").targets)
-        shown = [figure for figure in figures if isinstance(figure, Table)]
-        text = "\n\n".join(f"{table.title}\n{as_text(table)}" for table in shown)
+        tables = [figure for figure in figures if isinstance(figure, Table)]
+        text = "\n\n".join(f"{table.title}\n{as_text(table)}" for table in tables)
         write_atomically(study.folder / _TEXT, f"{text}\n".encode())
-        how = _facts(study, named, given, flops, seeds)
+        how = _facts(study, files_by_name, given, flops, seeds)
         write_atomically(study.folder / _PAGE, _page(figures, how).encode())
     console.print(f"wrote {study.folder / _PAGE}")
     return text
@@ -96,15 +97,15 @@ def _named(files: Sequence[str]) -> dict[str, str]:
     """Map each system's name, its file's stem, to the file."""
     if len(files) < 2:
         raise ConfigError("--systems needs two settings files or more, such as a.toml b.toml.")
-    named: dict[str, str] = {}
+    files_by_name: dict[str, str] = {}
     for file in files:
         name = Path(file).stem
-        if name in named:
+        if name in files_by_name:
             raise ConfigError(
-                f"{named[name]} and {file} are both called {name}: rename one of them."
+                f"{files_by_name[name]} and {file} are both called {name}: rename one of them."
             )
-        named[name] = file
-    return named
+        files_by_name[name] = file
+    return files_by_name
 
 
 def _system(name: str, file: str, seed: int, converged: bool) -> System:
@@ -117,7 +118,7 @@ def _check(study: Study, systems: Mapping[str, Sequence[System]]) -> None:
     for first, *_ in systems.values():
         try:
             own = make_config(file=first.file)
-            study.config(first)
+            study.config(first)  # raises where the file's settings do not fit the comparison's
         except ConfigError as error:
             raise ConfigError(f"{first.file}: {error}") from None
         for name, reason in _NOT_COMPARED.items():
@@ -183,9 +184,11 @@ def _pairs_table(results: Mapping[str, Sequence[Result]], references: Sequence[s
     }
     rows = [[f"{pair.second} against {pair.first}"] for pair in by_metric["BLEU"]]
     for pairs in by_metric.values():
+        # Each metric is a family of tests of its own.
         corrected = holm([pair.p_value for pair in pairs])
         for row, pair, p_value in zip(rows, pairs, corrected, strict=True):
             low, high = interval(pair.differences)
+            # One seed has no interval to show.
             ends = f" [{low:+.2f}, {high:+.2f}]" if len(pair.differences) > 1 else ""
             row += [
                 f"{_mean(pair.differences):+.2f}{ends}",
@@ -210,9 +213,10 @@ def _pair(
     differences, p_values = [], []
     for one, other in zip(results[first], results[second], strict=True):
         outputs = [(first, one.outputs), (second, other.outputs)]
+        # The bootstrap compares the second output with the first, its baseline.
         base, changed = paired_bootstrap(outputs, [references])
-        place = [score.name for score in changed.scores].index(metric)
-        differences.append(changed.scores[place].value - base.scores[place].value)
+        index = [score.name for score in changed.scores].index(metric)
+        differences.append(changed.scores[index].value - base.scores[index].value)
         p_values.append(changed.p_values[metric] or 0.0)
     best = max(_mean([result.bleu for result in results[name]]) for name in (first, second))
     return _Pair(first, second, differences, max(p_values), best >= _FLOOR)
@@ -224,11 +228,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
+    # Holm's step-down: the smallest p-value times n, the next times n-1, ..., never decreasing.
     corrected = [0.0] * len(p_values)
     highest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = highest
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
     return corrected
 
 
@@ -258,10 +263,11 @@ def _curves(results: Mapping[str, Sequence[Result]]) -> LineChart:
     series = []
     for name, seeds in results.items():
         curves = [result.curve for result in seeds if result.curve]
+        # Runs that stop at different steps have no common points to average.
         if curves and len({len(curve) for curve in curves}) == 1:
-            scores = [[bleu for _, bleu in places] for places in zip(*curves, strict=True)]
+            scores = [[bleu for _, bleu in points] for points in zip(*curves, strict=True)]
             ends = [interval(values) for values in scores]
-            costs = [_mean([flops for flops, _ in places]) for places in zip(*curves, strict=True)]
+            costs = [_mean([flops for flops, _ in points]) for points in zip(*curves, strict=True)]
             low, high = [end[0] for end in ends], [end[1] for end in ends]
             series.append(Series(name, costs, [_mean(values) for values in scores], low, high))
             continue
@@ -276,13 +282,13 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _facts(
-    study: Study, named: Mapping[str, str], given: CorpusFiles, flops: float | None, seeds: int
+    study: Study, files: Mapping[str, str], given: CorpusFiles, flops: float | None, seeds: int
 ) -> dict[str, str]:
     machine = torch.cuda.get_device_name() if study.device == "cuda" else f"{cores()} CPU cores"
     terms = "until converged" if flops is None else f"{flops:.3g} training FLOPs each"
     sizes = [len(study.texts.sentences(name).sources) for name in ("all", "valid", "test")]
     return {
-        "systems": " ".join(named.values()),
+        "systems": " ".join(files.values()),
         "terms": f"{terms}, {seeds} seeds",
         "corpus": f"{' '.join(given.train or ())}: {sizes[0]:,} pairs to train on, {sizes[1]:,} to "
         f"validate on, {sizes[2]:,} to test on",

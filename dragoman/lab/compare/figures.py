@@ -68,10 +68,10 @@ class Table:
 
 
 Figure = LineChart | BarChart | HeatMap | Table
+# Saved findings use these names, so they stay when a class is renamed.
 _KINDS: dict[str, type[Figure]] = {
     "Lines": LineChart, "Bars": BarChart, "Map": HeatMap, "Table": Table
 }  # fmt: skip
-"""The kinds of figures by their names in saved findings."""
 
 
 def to_tree(figure: Figure) -> dict[str, Any]:
@@ -84,6 +84,6 @@ def from_tree(tree: Mapping[str, Any]) -> Figure:
     if "series" in fields:
         fields["series"] = [Series(**series) for series in fields["series"]]
     for mark in ("x_mark", "y_mark"):
-        if fields.get(mark):
+        if fields.get(mark):  # JSON turned the pair into a list
             fields[mark] = tuple(fields[mark])
     return _KINDS[tree["kind"]](**fields)

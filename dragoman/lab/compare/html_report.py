@@ -55,6 +55,7 @@ def _table(table: Table, titled: bool) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
 
     def lines() -> Iterator[str]:
+        # `tabindex` lets the keyboard scroll a table that is wider than the screen.
         yield '<div class="table" tabindex="0" role="group">'
         if titled:
             yield f"<h4>{html.escape(table.title)}</h4>"
@@ -70,6 +71,7 @@ def as_text(table: Table) -> str:
     rows = [list(table.columns), *map(list, table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
     lines = []
+    # Names to the left, numbers to the right.
     for name, *numbers in rows:
         cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
         lines.append("  ".join([name.ljust(widths[0]), *cells]))

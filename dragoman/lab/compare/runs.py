@@ -111,22 +111,25 @@ class Study:
         return InspectableTranslator.load(self.run_of(system), self.device, "torch")
 
     def config(self, system: System) -> Config:
-        """Return a system's settings, except those that depend on the number of steps."""
+        """Return a system's settings; `_with_budget` adds the number of steps and the like."""
         data = {"data.corpora": [to_tree(self.texts.corpus(system.corpus))]}
         if system.watched or system.converged:
             data["data.valid"] = [to_tree(self.texts.valid_of(system.corpus))]
         if system.file:
+            # The comparison's texts replace the corpora in the file.
             held_out: dict[str, Any] = {"data.test": [], "data.exclude": []}
-            own = {**held_out, **data, **system.settings}
-            return make_config(file=system.file, settings=own)
+            settings = {**held_out, **data, **system.settings}
+            return make_config(file=system.file, settings=settings)
         return make_config("tiny", settings={**self.scale.settings, **system.settings, **data})
 
     def data_of(self, system: System) -> Path:
         """Return the folder of prepared data, shared by systems with the same tokenization."""
+        # The checksum covers all settings of the text, so equal names mean equal data.
         config = self.config(system)
-        how = json.dumps([to_tree(config.text), config.data.max_length], sort_keys=True)
         text = config.text
-        name = f"{system.corpus}.{text.tokenizer}.{text.vocab_size}.{zlib.crc32(how.encode()):08x}"
+        tokenization = json.dumps([to_tree(text), config.data.max_length], sort_keys=True)
+        checksum = f"{zlib.crc32(tokenization.encode()):08x}"
+        name = f"{system.corpus}.{text.tokenizer}.{text.vocab_size}.{checksum}"
         return self.folder / "data" / name
 
 
@@ -149,11 +152,12 @@ def _train_system(study: Study, system: System) -> None:
         if "not finite" not in str(error):
             raise
         # A diverged run is a result as well: it scores nothing.
-        nothing = [""] * len(study.texts.test_of(system.corpus).sources)
-        _keep(folder, Result(outputs=nothing, failure=str(error)))
+        empty = [""] * len(study.texts.test_of(system.corpus).sources)
+        _keep(folder, Result(outputs=empty, failure=str(error)))
         return
     if finished:
         _keep(folder, measure(study, system))
+        # Only an interrupted run needs its checkpoints, and they are large.
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     if study.device == "cuda":
         torch.cuda.empty_cache()  # for the other runs on this GPU
@@ -163,6 +167,7 @@ def _train_model(study: Study, system: System) -> bool:
     """Train, and return whether the run is finished."""
     folder = study.run_of(system)
     folder.mkdir(parents=True, exist_ok=True)
+    # A run always resumes, even a new one, so an interrupted run needs no special case.
     if not contains_run(folder):
         write_settings(folder, _with_budget(study, system))
     with open(folder / _CONSOLE, "a", encoding="utf-8") as file:
@@ -205,6 +210,7 @@ def _with_budget(study: Study, system: System) -> Config:
         return replace(config, {**settings, "training.patience": patience})
     # The steps that spend the system's share of the budget; a limit if it may stop earlier.
     steps = max(1, math.floor(system.share * study.scale.flops / _flops_per_step(config, data)))
+    # A tenth of the steps, so that runs of any length spend the same share on warming up.
     warm_up = max(1, steps // 10)
     settings |= {
         "training.max_steps": steps,
@@ -218,6 +224,7 @@ def _with_budget(study: Study, system: System) -> Config:
         settings["training.warmup_steps"] = min(config.training.warmup_steps, warm_up)
         settings["training.patience"] = 0
     if system.converged:
+        # Validate every few epochs, but neither too often on a small corpus nor too rarely.
         interval = _EPOCHS_PER_VALIDATION * _steps_in_epoch(config, data)
         settings |= {
             "training.schedule": "inverse-sqrt",
@@ -245,8 +252,10 @@ def _flops_per_step(config: Config, data: Dataset) -> float:
     sources = store.source_lengths.astype(float)
     targets = store.target_lengths + 1.0
     optimizer = make_optimizer(model, config.training, torch.device("cpu"))
-    more = optimizer.flops if isinstance(optimizer, Muon) else 0.0
-    return 6.0 * model.multiplications(sources, targets) / _steps_in_epoch(config, data) + more
+    # Adam's work is negligible, Muon's matrix products are not.
+    own_flops = optimizer.flops if isinstance(optimizer, Muon) else 0.0
+    # A multiplication with its addition is 2 FLOPs; the backward pass costs two forward passes.
+    return 6.0 * model.multiplications(sources, targets) / _steps_in_epoch(config, data) + own_flops
 
 
 def _score(study: Study, system: System, translator: Translator) -> Result:
@@ -274,7 +283,9 @@ def measure(study: Study, system: System) -> Result:
         loss=math.log(validations[-1]["perplexity"]) if validations else math.inf,
         target_tokens=card["target_tokens"],
         curve=[
-            (card["flops"] * entry["step"] / card["steps"], entry["BLEU"]) for entry in validations
+            # Steps cost about the same, so a step's share of them is its share of the FLOPs.
+            (card["flops"] * entry["step"] / card["steps"], entry["BLEU"])
+            for entry in validations
         ],
     )
 
@@ -304,14 +315,15 @@ def run_all(
     Optional systems come last. After `stop_at`, in seconds of the monotonic clock, no run starts.
     """
     missing = [system for system in systems if not study.has_result(system)]
-    # Longest first, so that no long run is left at the end; optional ones shortest first, so that
-    # as many as possible fit.
+    # Longest first, so that no long run is still going when the others have finished; optional
+    # ones shortest first, so that as many as possible fit.
     missing.sort(key=lambda s: (s.optional, s.share if s.optional else -s.share))
     if not missing:
         return True
     started = time.monotonic()
     with _workers(jobs, stop_at) as run:
         trained = [system for system in missing if not system.members]
+        # Prepare each data folder once, before runs that share it start in parallel.
         for _ in run(_prepare_data, study, {study.data_of(s): s for s in trained}.values()):
             pass
         elapsed = time.monotonic() - started
@@ -367,16 +379,17 @@ def _workers(jobs: int, stop_at: float) -> Iterator[_Run]:
 
         def in_parallel(work: Work, study: Study, systems: Iterable[System]) -> Iterator[System]:
             queued = list(systems)
-            waiting: dict[Future[None], System] = {}
+            running: dict[Future[None], System] = {}
             done: list[Future[None]] = []
-            while waiting or queued:
+            while running or queued:
                 if time.monotonic() >= stop_at:
                     queued = []
-                while queued and len(waiting) < jobs:
+                # Submit no more than the pool can run, so that `stop_at` holds for the rest.
+                while queued and len(running) < jobs:
                     system = queued.pop(0)
-                    waiting[pool.submit(work, study, system)] = system
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    system = waiting.pop(future)
+                    running[pool.submit(work, study, system)] = system
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    system = running.pop(future)
                     done.append(future)
                     if future.exception() is None:  # errors are raised after the other runs end
                         yield system

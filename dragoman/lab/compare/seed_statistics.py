@@ -14,12 +14,13 @@ def interval(values: Sequence[float], confidence: float = _CONFIDENCE) -> tuple[
 
     A single value has no interval: both ends are the value itself.
     """
-    own = np.asarray(values, float)
-    mean = float(own.mean())
-    if len(own) < 2:
+    sample = np.asarray(values, float)
+    mean = float(sample.mean())
+    if len(sample) < 2:
         return mean, mean
-    half = t_quantile((1 + confidence) / 2, len(own) - 1) * own.std(ddof=1) / math.sqrt(len(own))
-    return mean - float(half), mean + float(half)
+    error = float(sample.std(ddof=1)) / math.sqrt(len(sample))
+    half = t_quantile((1 + confidence) / 2, len(sample) - 1) * error
+    return mean - half, mean + half
 
 
 def t_quantile(share: float, freedom: int) -> float:
@@ -30,6 +31,7 @@ def t_quantile(share: float, freedom: int) -> float:
     >>> [round(t_quantile(0.975, n), 2) for n in (1, 2, 4, 30)]
     [12.71, 4.3, 2.78, 2.04]
     """
+    # P(t < q) = share is P(|t| < q) = 2 share - 1.
     angles, within = _student(freedom)
     angle = np.interp(2 * share - 1, within, angles)
     return math.sqrt(freedom) * math.tan(float(angle))
@@ -41,12 +43,13 @@ def t_test(differences: Sequence[float]) -> float:
     >>> round(t_test([1.0, 2.0, 3.0, 4.0, 5.0]), 4), t_test([1.0])
     (0.0132, 1.0)
     """
-    own = np.asarray(differences, float)
-    if len(own) < 2 or not own.any():
+    sample = np.asarray(differences, float)
+    if len(sample) < 2 or not sample.any():
         return 1.0
-    error = float(own.std(ddof=1)) / math.sqrt(len(own))
-    angles, within = _student(len(own) - 1)
-    angle = math.atan2(abs(float(own.mean())), error * math.sqrt(len(own) - 1))
+    error = float(sample.std(ddof=1)) / math.sqrt(len(sample))
+    angles, within = _student(len(sample) - 1)
+    # tan θ = t / √ν with t = mean / error; atan2 copes with an error of 0.
+    angle = math.atan2(abs(float(sample.mean())), error * math.sqrt(len(sample) - 1))
     return 1.0 - float(np.interp(angle, angles, within))
 
 
@@ -54,6 +57,7 @@ def _student(freedom: int) -> tuple[np.ndarray, np.ndarray]:
     """Return angles θ from 0 to π/2 and the probability of |t| < √ν tan θ for each."""
     angles = np.linspace(0, math.pi / 2, _GRID_POINTS)
     density = np.cos(angles) ** (freedom - 1)
+    # The trapezoidal rule; dividing by the last sum normalizes the density.
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
     return angles, below / below[-1]
 

@@ -35,6 +35,7 @@ class PlotAxis:
         if low == high:
             low, high = (low / 2, high * 2) if self._log else (low - 0.5, high + 0.5)
         self.ticks = _powers(low, high) if self._log else _round_steps(low, high)
+        # A linear axis grows to its outer ticks; a logarithmic one would grow by whole decades.
         if not self._log:
             low = min(low, self.ticks[0])
             high = max(high, self.ticks[-1])
@@ -62,13 +63,14 @@ def draw_lines(figure: LineChart) -> str:
     if figure.x_mark is not None:
         xs = [*xs, figure.x_mark[0]]
     ends = [value for s in figure.series for value in (*s.low, *s.high) if math.isfinite(value)]
+    # The vertical axis must reach error bars, the mark and the required top as well.
     marks = [figure.y_mark[0]] if figure.y_mark is not None else []
-    reached = [figure.top] if figure.top is not None else []
-    ys = [value for value in [*ys, *ends, *marks, *reached] if value > 0 or not figure.log_y]
+    tops = [figure.top] if figure.top is not None else []
+    ys = [value for value in [*ys, *ends, *marks, *tops] if value > 0 or not figure.log_y]
     x_axis = PlotAxis(xs, _LEFT, _WIDTH - _RIGHT, figure.log_x)
     y_axis = PlotAxis(ys, _TOP + _PLOT, _TOP, figure.log_y, from_zero=not figure.log_y)
     entries = [(s.name, number) for number, s in enumerate(figure.series)]
-    legend, below = _legend(entries, _TOP + _PLOT + _BOTTOM + 10)
+    legend, bottom = _legend(entries, _TOP + _PLOT + _BOTTOM + 10)
 
     def parts() -> Iterator[str]:
         room = _WIDTH - _LEFT - _RIGHT
@@ -79,35 +81,39 @@ def draw_lines(figure: LineChart) -> str:
             yield f'<line class="grid" {ends}/>'
             yield _text(_LEFT - 6, y + 4, _short(value), "end", "tick")
         for value in _x_ticks(xs, x_axis, figure.log_x):
-            inside = min(x_axis(value), _WIDTH - 4 - _LETTER * len(_short(value)) / 2)
-            yield _text(inside, _TOP + _PLOT + 16, _short(value), "middle", "tick")
+            # Labels of the last ticks would leave the picture, so shift them inside.
+            x = min(x_axis(value), _WIDTH - 4 - _LETTER * len(_short(value)) / 2)
+            yield _text(x, _TOP + _PLOT + 16, _short(value), "middle", "tick")
         yield _text(
             (_LEFT + _WIDTH - _RIGHT) / 2, _TOP + _PLOT + 35, figure.x_label, "middle", "label"
         )
         middle = _TOP + _PLOT / 2
-        turned = f' transform="rotate(-90 13 {middle})"'
-        turned += _squeezed(figure.y_label, _PLOT + 25)
-        yield _text(13, middle, figure.y_label, "middle", "label", turned)
+        rotation = f' transform="rotate(-90 13 {middle})"'
+        rotation += _squeezed(figure.y_label, _PLOT + 25)
+        yield _text(13, middle, figure.y_label, "middle", "label", rotation)
         yield from _marks(figure, x_axis, y_axis)
-        for number, one in enumerate(figure.series):
-            yield from _error_bars(one, number, x_axis, y_axis)
-        for number, (points, one) in enumerate(zip(series, figure.series, strict=True)):
-            yield from _curve([(x_axis(x), y_axis(y)) for x, y in points], number, one.name, points)
+        # Error bars first, so that no bar covers a curve or its markers.
+        for number, curve in enumerate(figure.series):
+            yield from _error_bars(curve, number, x_axis, y_axis)
+        for number, (points, curve) in enumerate(zip(series, figure.series, strict=True)):
+            yield from _curve(
+                [(x_axis(x), y_axis(y)) for x, y in points], number, curve.name, points
+            )
         yield from legend
 
-    return _svg(parts(), below, figure.title)
+    return _svg(parts(), bottom, figure.title)
 
 
 def _x_ticks(xs: Sequence[float], axis: PlotAxis, log: bool) -> list[float]:
     """Use the values themselves on a logarithmic axis if they are few, round numbers otherwise."""
-    own = sorted(set(xs))
-    if not log or len(own) > _MOST_OWN_TICKS:
+    values = sorted(set(xs))
+    if not log or len(values) > _MOST_OWN_TICKS:
         return axis.ticks
-    kept: list[float] = []
-    for value in own:
-        if not kept or axis(value) - axis(kept[-1]) >= _LETTER * (len(_short(value)) + 1):
-            kept.append(value)
-    return kept
+    ticks: list[float] = []
+    for value in values:
+        if not ticks or axis(value) - axis(ticks[-1]) >= _LETTER * (len(_short(value)) + 1):
+            ticks.append(value)
+    return ticks
 
 
 def _marks(figure: LineChart, x_axis: PlotAxis, y_axis: PlotAxis) -> Iterator[str]:
@@ -128,6 +134,7 @@ def _marks(figure: LineChart, x_axis: PlotAxis, y_axis: PlotAxis) -> Iterator[st
 
 def _error_bars(series: Series, number: int, x_axis: PlotAxis, y_axis: PlotAxis) -> Iterator[str]:
     """Draw error bars, except where they are too short to see."""
+    # `strict=False`: a series without error bars has empty ends.
     for x, low, high in zip(series.x, series.low, series.high, strict=False):
         if not (math.isfinite(low) and math.isfinite(high)):
             continue
@@ -144,11 +151,12 @@ def _error_bars(series: Series, number: int, x_axis: PlotAxis, y_axis: PlotAxis)
 def draw_bars(figure: BarChart) -> str:
     """Draw horizontal bars, whose names can be read on a narrow screen."""
     left = min(240.0, 12 + _LETTER * max(map(len, figure.names), default=0))
+    # A failed system has the value NaN: a bar of length 0 and a dash.
     finite = [value for value in figure.values if math.isfinite(value)] or [1.0]
     ends = [value for value in (*figure.low, *figure.high) if math.isfinite(value)]
     axis = PlotAxis([*finite, *ends], left, _WIDTH - 56, False, from_zero=True)
     row = 24
-    bottom = _TOP + 24 * len(figure.names)
+    bottom = _TOP + row * len(figure.names)
 
     def parts() -> Iterator[str]:
         yield _text(8, 16, figure.title, "start", "title")
@@ -225,6 +233,7 @@ def _short(value: float) -> str:
 def _round_steps(low: float, high: float, count: int = 5) -> list[float]:
     """Return multiples of 1, 2 or 5 times a power of ten that enclose `low` and `high`."""
     power = 10.0 ** math.floor(math.log10((high - low) / count))
+    # The tolerances absorb rounding errors, such as 0.3 / 0.1 < 3.
     step = next(s * power for s in (1, 2, 5, 10) if (high - low) / (s * power) <= count + 1e-9)
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)
@@ -237,21 +246,22 @@ def _powers(low: float, high: float) -> list[float]:
         first = math.ceil(math.log(low, base) - 1e-9)
         last = math.floor(math.log(high, base) + 1e-9)
         if last - first >= 2:
+            # At most seven ticks: skip exponents where the range is wide.
             return [base**n for n in range(first, last + 1, 1 + (last - first) // 6)]
     return [low, high]
 
 
 def _curve(
-    places: Sequence[tuple[float, float]],
+    coordinates: Sequence[tuple[float, float]],
     number: int,
     name: str,
     points: Sequence[tuple[float, float]],
 ) -> Iterator[str]:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)
     dash = _DASHES[number % len(_DASHES)]
     yield f'<polyline class="curve s{number % 8 + 1}" points="{path}" stroke-dasharray="{dash}"/>'
-    for (x, y), (own_x, own_y) in zip(places, points, strict=True):
-        yield _marker(x, y, number, f"{name}: {_short(own_x)}, {_short(own_y)}")
+    for (x, y), (x_value, y_value) in zip(coordinates, points, strict=True):
+        yield _marker(x, y, number, f"{name}: {_short(x_value)}, {_short(y_value)}")
 
 
 def _marker(x: float, y: float, number: int, tip: str = "") -> str:
@@ -275,6 +285,7 @@ def _marker(x: float, y: float, number: int, tip: str = "") -> str:
 
 
 def _end_of(shape: str) -> str:
+    # A tooltip is a child element, so the marker needs a closing tag.
     return f"</{shape[1:].split(' ')[0]}>"
 
 
@@ -284,6 +295,7 @@ def _legend(entries: Sequence[tuple[str, int]], y: float) -> tuple[list[str], fl
     x = float(_LEFT)
     for name, number in entries:
         width = 34 + _LETTER * len(name)
+        # Wrap, unless the row is empty: a name that is too long gets a row of its own.
         if x + width > _WIDTH and x > _LEFT:
             x = float(_LEFT)
             y = y + 18

@@ -55,6 +55,7 @@ def rounds(count: int) -> list[tuple[int, float]]:
     >>> rounds(9)
     [(9, 0.1111111111111111), (3, 0.3333333333333333), (1, 1.0)]
     """
+    # The last round trains one combination with the whole budget; earlier ones have 1/3, 1/9, ...
     sizes = [count]
     while sizes[-1] > 1:
         sizes.append(math.ceil(sizes[-1] / _FACTOR))
@@ -83,38 +84,39 @@ def sweep(
     choices = grid(tried)
     where = pick_device(device)
     study = Study(Path(out), replace(_SCALE, flops=flops), where.type)
-    every = rounds(len(choices)) if halving else [(len(choices), 1.0)]
+    schedule = rounds(len(choices)) if halving else [(len(choices), 1.0)]
     for choice in choices:  # so that a mistake in the last one shows before any training
         study.config(_system(base, choice, 1.0, 1))
     with storage_errors(f"writing to {out}"):
         facts = {"base": read_toml(base), "tried": tried, "given": asdict(given), "flops": flops}
         claim_folder(study.folder, _FACTS, facts | {"halving": halving}, "other settings or texts")
         study.texts.write(given, study.scale, [])
-        left, rows = choices, []
-        for size, share in every:
-            left = left[:size]
+        remaining, rows = choices, []
+        for size, share in schedule:
+            remaining = remaining[:size]
+            # Every round trains from scratch, so its runs have names of their own.
             systems = {
                 _name(choice): [_system(base, choice, share, seed) for seed in range(1, seeds + 1)]
-                for choice in left
+                for choice in remaining
             }
-            wanted = [system for row in systems.values() for system in row]
-            if not run_all(study, wanted, jobs or default_jobs(where.type), console, stop_at):
+            in_round = [system for row in systems.values() for system in row]
+            if not run_all(study, in_round, jobs or default_jobs(where.type), console, stop_at):
                 console.print("some runs are not trained yet: run the same command to continue.")
                 return ""
             scores = {
                 name: [study.result(system).valid for system in row]
                 for name, row in systems.items()
             }
-            left = sorted(left, key=lambda choice: -_mean(scores[_name(choice)]))
-            rows += [(choice, share, scores[_name(choice)]) for choice in left]
+            remaining = sorted(remaining, key=lambda choice: -_mean(scores[_name(choice)]))
+            rows += [(choice, share, scores[_name(choice)]) for choice in remaining]
         figures = [_table(tried, rows, flops), _plot(tried, rows)]
         text = f"{figures[0].title}\n{as_text(_table(tried, rows, flops))}"
         write_atomically(study.folder / _TEXT, f"{text}\n".encode())
-        how = {"base": base, "FLOPs of a run": f"{flops:.3g}", "best": _name(left[0])}
+        summary = {"base": base, "FLOPs of a run": f"{flops:.3g}", "best": _name(remaining[0])}
         body = f"{draw(figures[0])}\n<div class='figure main'>{draw(figures[1])}</div>"
-        content = page("Settings tried", f"{body}\n{definition_list(how)}")
+        content = page("Settings tried", f"{body}\n{definition_list(summary)}")
         write_atomically(study.folder / _PAGE, content.encode())
-    console.print(f"wrote {study.folder / _PAGE}; the best is {html.unescape(_name(left[0]))}")
+    console.print(f"wrote {study.folder / _PAGE}; the best is {html.unescape(_name(remaining[0]))}")
     return text
 
 
@@ -154,16 +156,19 @@ def _plot(tried: Mapping[str, Sequence[str]], rows: Sequence[Row]) -> Figure:
 
     If the first setting is not a number, draw bars instead.
     """
-    first, *others = tried
-    last = [row for row in rows if row[1] == rows[0][1]]  # the first round, which trains all
+    first, *other_settings = tried
+    # Later rounds lack most combinations and have another budget, so plot the first round.
+    first_round = [row for row in rows if row[1] == rows[0][1]]
     try:
         numbers = {value: float(value) for value in tried[first]}
     except ValueError:
-        names = [_name(choice) for choice, _, _ in last]
-        return BarChart("Settings tried", "validation BLEU", names, [_mean(s) for _, _, s in last])
+        names = [_name(choice) for choice, _, _ in first_round]
+        return BarChart(
+            "Settings tried", "validation BLEU", names, [_mean(s) for _, _, s in first_round]
+        )
     curves: dict[str, list[tuple[float, Sequence[float]]]] = {}
-    for choice, _, scores in last:
-        rest = _name({name: choice[name] for name in others}) or "validation BLEU"
+    for choice, _, scores in first_round:
+        rest = _name({name: choice[name] for name in other_settings}) or "validation BLEU"
         curves.setdefault(rest, []).append((numbers[choice[first]], scores))
     series = []
     for name, points in curves.items():
@@ -171,5 +176,6 @@ def _plot(tried: Mapping[str, Sequence[str]], rows: Sequence[Row]) -> Figure:
         ends = [interval(scores) for _, scores in points]
         xs, ys = [x for x, _ in points], [_mean(scores) for _, scores in points]
         series.append(Series(name, xs, ys, [low for low, _ in ends], [high for _, high in ends]))
+    # Values such as 1e-4, 1e-3, 1e-2 are only legible on a logarithmic axis.
     log = min(numbers.values()) > 0 and max(numbers.values()) >= 10 * min(numbers.values())
     return LineChart("Settings tried", first, "validation BLEU", series, log_x=log)

@@ -58,7 +58,7 @@ def draw(
     head: int | None = None,
     pieces: bool = False,
 ) -> AttentionFigure:
-    """A layer's heads side by side, or one of them.
+    """Lay out a layer's heads side by side, or one of them.
 
     Layers and heads count from 1, and -1 is the last layer.
     """
@@ -129,6 +129,7 @@ def to_png(figure: AttentionFigure) -> bytes:
         corners = [
             _SCALE * b.x,
             _SCALE * b.y,
+            # Pillow's rectangles include their last row and column.
             _SCALE * (b.x + b.width) - 1,
             _SCALE * (b.y + b.height) - 1,
         ]
@@ -140,12 +141,13 @@ def to_png(figure: AttentionFigure) -> bytes:
                 (x, y), t.text, fill="black", font=font, anchor="rs" if t.anchor == "end" else "ms"
             )
             continue
+        # Pillow writes only horizontally: draw on a strip of paper, turn it, and paste its ink.
         box = canvas.textbbox((0, 0), t.text, font=font, anchor="ls")
-        slip = Image.new("L", (round(box[2]) + 1, 2 * _SCALE * _FONT))
+        strip = Image.new("L", (round(box[2]) + 1, 2 * _SCALE * _FONT))
         baseline = round(1.5 * _SCALE * _FONT)
-        ImageDraw.Draw(slip).text((0, baseline), t.text, fill=255, font=font, anchor="ls")
-        turned = slip.rotate(90, expand=True)
-        image.paste("black", (round(x) - baseline, round(y) - turned.height), turned)
+        ImageDraw.Draw(strip).text((0, baseline), t.text, fill=255, font=font, anchor="ls")
+        rotated = strip.rotate(90, expand=True)
+        image.paste("black", (round(x) - baseline, round(y) - rotated.height), rotated)
     raw = io.BytesIO()
     image.save(raw, format="PNG")
     return raw.getvalue()
@@ -154,6 +156,7 @@ def to_png(figure: AttentionFigure) -> bytes:
 def _cells(weights: np.ndarray, x: float, y: float) -> list[Box]:
     """Return a pale frame and a cell for each weight."""
     rows, columns = weights.shape
+    # Mix paper and ink by the weight.
     colours = np.rint(_PAPER + weights[..., None] * (_INK - _PAPER)).astype(int)
     cells = [
         Box(x + _CELL * j, y + _CELL * i, _CELL, _CELL, (r, g, b))

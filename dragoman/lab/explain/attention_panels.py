@@ -9,7 +9,7 @@ from dragoman.lab.explain.panel import Code, Panel
 
 def no_attention(config: ModelConfig) -> str:
     return {
-        "rnn": "This model has no attention: one vector stands for the whole sentence.",
+        "rnn": "This model has no attention: the decoder sees the whole sentence as one vector.",
         "lexical": "This model has no attention: it walks along the source word by word.",
     }.get(config.architecture, "")
 
@@ -77,7 +77,7 @@ def queries(config: ModelConfig) -> Panel:
         title,
         "A query is compared with every key, and the values are what is passed on. "
         + (
-            "This model takes the vectors as they are."
+            "This model compares the vectors themselves."
             if bare
             else "Three matrices make them, and each head has its own."
         ),
@@ -105,7 +105,9 @@ def scores(config: ModelConfig) -> Panel:
     title = "Every query meets every key"
     if why := no_attention(config):
         return Panel("scores", title, "", "", left_out=why)
+    # ConvS2S does not read the setting.
     kind = "scaled-dot" if config.architecture == "convs2s" else config.attention.similarity
+    # A user's own similarity has no formula here; its code shows what it computes.
     unlisted = ("q_i · k_j", "q times k", (SIMILARITIES[kind].compare, "return"))
     similar, spoken, code = {
         "scaled-dot": (
@@ -133,6 +135,7 @@ def scores(config: ModelConfig) -> Panel:
     }.get(kind, unlisted)  # fmt: skip
     lines = [f"e_{{ij}} = {similar}"]
     codes: list[Code] = [cast(Code, code)]
+    # Rotary positions turn queries and keys, ALiBi and relative positions add a bias.
     distances = DISTANCES.get(config.positions.kind)
     if distances is not None and config.architecture in ("transformer", "decoder-only"):
         if distances.turn is not NoDistances.turn:
@@ -141,7 +144,7 @@ def scores(config: ModelConfig) -> Panel:
             lines[0] += " + b_{i−j}"
             spoken += ", plus b of the distance"
             codes.append((distances.bias, "return"))
-    # recurrent and convolutional models look at a finished source and mask nothing but padding
+    # Recurrent and convolutional models attend to a complete source and mask only its padding.
     masked = config.architecture in ("transformer", "decoder-only")
     if masked:
         lines.append("e_{ij} ← −∞ if j > i")
@@ -175,7 +178,7 @@ def weights(config: ModelConfig) -> Panel:
         "weights",
         title,
         "The softmax turns the scores of a row into shares that sum to one. The output is the "
-        + ("value of the best key alone." if hard else "sum of the values, each by its share."),
+        + ("value of the best key." if hard else "sum of the values, each by its share."),
         "Read a line of the table from left to right: score, exponential, weight, value. The last "
         "line is their sum, which the chosen word takes along.",
         (
@@ -281,7 +284,7 @@ def cache(config: ModelConfig) -> Panel:
         title,
         "A word's key and value never change, because it cannot see later words. So they are "
         "kept, and each step computes one new line.",
-        "Step on: one line is added below, and all the others stay as they are. Without the cache "
+        "Step on: one line is added below, and the others do not change. Without the cache "
         "each step would compute the whole sentence again.",
         (
             formula(

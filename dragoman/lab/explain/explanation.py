@@ -99,41 +99,45 @@ def explain(
     """
     if translator.inspector is None:
         raise TranslationError("an ensemble cannot be explained: load a single model.")
-    request, found, beam = observed_search(translator, text, request)
-    chosen = found.pieces if translation is None else translation
+    request, candidate, beam = observed_search(translator, text, request)
+    chosen = candidate.pieces if translation is None else translation
     source, target = translator.encode_pair(text, chosen, request)
     # Only the torch engine is an inspector.
     engine = cast("TorchEngine", translator.inspector_of(source))
     codec, config = translator.codec, translator.config
     if change:
+        # Hooks on the service's model would change other requests too.
         engine = clone_engine(engine)
     with intervened(engine.model, change):
         if change.swap is not None:
             source = swap_words([codec.source.pieces[i] for i in source], source, change.swap)
+        # A given translation is explained as given, also by a changed model.
         if change and translation is None:
             start = codec.forced_start(translator.pipeline.splitter.target(text, request))
             settings = request.decoding or config.decoding
             most = int(settings.max_length_ratio * len(source) + settings.max_length_extra)
             first = [*start, *_ids(codec, change.say)]
             target = regenerate(engine, source, first, change, most, request.on_step)
-        seen = trace_pair(engine, source, target)
-        touched = _touched(engine, seen, source, target, change, config.model, request.on_step)
-    said = [*target, codec.target.eos]
-    anew = codec.decode_target(target) if change and translation is None else found.text
+        trace = trace_pair(engine, source, target)
+        study = _touched(engine, trace, source, target, change, config.model, request.on_step)
+    with_end = [*target, codec.target.eos]
+    new_translation = (
+        codec.decode_target(target) if change and translation is None else candidate.text
+    )
     return {
         "text": text,
-        "translation": anew if translation is None else translation,
-        "searched": found.text,
-        "touch": touched,
+        "translation": new_translation if translation is None else translation,
+        "searched": candidate.text,
+        "touch": study,
         "model": _facts(engine, codec, config.model),
         "panels": _panels(config.model),
-        "axes": _axes(codec, source, said),
+        "axes": _axes(codec, source, with_end),
         "merges": _merges(codec, text),
-        "embedding": _embedding(engine, seen, config.model, len(source) + len(said)),
-        "parts": _parts(engine, seen, config.model),
-        "feedForward": _feed_forward(engine, seen, config.model),
-        "memory": [_array(call.result) for call in seen.calls.get("encoder_norm", [])],
-        "output": _output(seen, codec, said),
+        "embedding": _embedding(engine, trace, config.model, len(source) + len(with_end)),
+        "parts": _parts(engine, trace, config.model),
+        "feedForward": _feed_forward(engine, trace, config.model),
+        "memory": [_array(call.result) for call in trace.calls.get("encoder_norm", [])],
+        "output": _output(trace, codec, with_end),
         "beam": beam_payload(beam),
         "finished": _finished(beam, request.decoding or config.decoding),
     }
@@ -148,7 +152,7 @@ def _ids(codec: Codec, pieces: Sequence[str]) -> list[int]:
 
 def _touched(
     engine: "TorchEngine",
-    seen: "Trace",
+    trace: "Trace",
     source: list[int],
     target: list[int],
     change: Intervention,
@@ -158,15 +162,15 @@ def _touched(
     """Return the intervention, the logit lens and, if wanted, importances and a gradient step."""
     if config.architecture != "transformer":
         return {}
-    shown = {
+    study = {
         "change": asdict(change),
-        "lens": logit_lens(engine, seen, [*target, engine.target.eos]),
+        "lens": logit_lens(engine, trace, [*target, engine.target.eos]),
     }
     if change.study:
-        shown["learning"] = gradient_step(engine, source, target, LEARNING_RATE, on_step)
+        study["learning"] = gradient_step(engine, source, target, LEARNING_RATE, on_step)
         if config.attention.projections:
-            shown["worth"] = head_importance(engine, source, target, on_step)
-    return shown
+            study["worth"] = head_importance(engine, source, target, on_step)
+    return study
 
 
 def payload(explained: dict[str, Any]) -> dict[str, Any]:
@@ -227,60 +231,62 @@ def _panels(config: ModelConfig) -> list[dict[str, Any]]:
     ]
 
 
-def _axes(codec: Codec, source: list[int], said: list[int]) -> dict[str, Any]:
+def _axes(codec: Codec, source: list[int], target_ids: list[int]) -> dict[str, Any]:
     """Return the labels of all axes.
 
     Row t of the decoder predicts target subword t from the subwords "said" up to t. A decoder-only
     model attends to "both", the source and the shifted target.
     """
     left = [codec.source.pieces[i] for i in source]
-    right = [codec.target.pieces[i] for i in said]
-    read = [codec.target.pieces[codec.target.bos], *right[:-1]]
-    axes = {"source": left, "target": right, "said": read, "both": [*left, *read]}
+    right = [codec.target.pieces[i] for i in target_ids]
+    # The input of each step is the subword before; the first step gets <s>.
+    shifted = [codec.target.pieces[codec.target.bos], *right[:-1]]
+    axes = {"source": left, "target": right, "said": shifted, "both": [*left, *shifted]}
     shown = {name: axis_payload(Axis.of(pieces)) for name, pieces in axes.items()}
     shown["source"]["ids"] = source
-    shown["target"]["ids"] = said
+    shown["target"]["ids"] = target_ids
     return shown
 
 
 def _merges(codec: Codec, text: str) -> list[list[list[str]]]:
     """Return the BPE merges of each word, or nothing for other tokenizers."""
     merges = getattr(codec.source_segmenter, "merges", None)
-    ways: list[list[list[str]]] = merges(text) if merges is not None else []
-    return ways
+    merges_of_words: list[list[list[str]]] = merges(text) if merges is not None else []
+    return merges_of_words
 
 
 def _embedding(
-    engine: "TorchEngine", seen: "Trace", config: ModelConfig, pieces: int
+    engine: "TorchEngine", trace: "Trace", config: ModelConfig, pieces: int
 ) -> dict[str, Any]:
     """Return, for each side, √D E[w] and the input of the first layer; also the position table."""
     shown: dict[str, Any] = {}
     for side in ("source", "target"):
-        if not (calls := seen.calls.get(f"{side}_embedding.words")):
+        # The lexical model has no embeddings.
+        if not (calls := trace.calls.get(f"{side}_embedding.words")):
             return {}
         scale = float(getattr(engine.model, f"{side}_embedding").scale)
-        x = seen.calls[f"{side}_embedding"][0].result
+        x = trace.calls[f"{side}_embedding"][0].result
         shown[side] = {"words": _array(calls[0].result) * scale, "x": _array(x)}
     if config.architecture == "convs2s" or config.positions.kind in ("sinusoidal", "learned"):
-        places = min(max(POSITIONS, pieces), engine.max_length or max(POSITIONS, pieces))
+        rows = min(max(POSITIONS, pieces), engine.max_length or max(POSITIONS, pieces))
         # Only a vector that is added can be shown by itself.
         if config.positions.join == "add":
-            shown["positions"] = engine.position_vectors(places)
+            shown["positions"] = engine.position_vectors(rows)
     return shown
 
 
-def _parts(engine: "TorchEngine", seen: "Trace", config: ModelConfig) -> list[dict[str, Any]]:
+def _parts(engine: "TorchEngine", trace: "Trace", config: ModelConfig) -> list[dict[str, Any]]:
     """Return every attention of every layer."""
     parts = []
     for kind in _IN_ONE_STACK if config.architecture == "decoder-only" else _IN_TWO_STACKS:
         layers = []
-        for number, look in enumerate(seen.looks[kind.looks]):
+        for number, look in enumerate(trace.looks[kind.looks]):
             shown = _look(look)
             if kind.columns == "both":
                 # One softmax covers both sides, but the trace stores the parts separately.
-                to_source = _array(seen.looks["cross"][number].weights)
+                to_source = _array(trace.looks["cross"][number].weights)
                 shown["weights"] = np.concatenate([to_source, shown["weights"]], axis=-1)
-            around = _around(engine, seen, f"{kind.stack}.{number}.", kind.sublayer, kind.pass_)
+            around = _around(engine, trace, f"{kind.stack}.{number}.", kind.sublayer, kind.pass_)
             layers.append(shown | around)
         if layers:
             named = {"title": kind.title, "rows": kind.rows, "columns": kind.columns}
@@ -297,10 +303,10 @@ def _look(look: "AttentionTrace") -> dict[str, Any]:
 
 
 def _around(
-    engine: "TorchEngine", seen: "Trace", prefix: str, sublayer: str, pass_: int
+    engine: "TorchEngine", trace: "Trace", prefix: str, sublayer: str, pass_: int
 ) -> dict[str, Any]:
     """Return a sublayer's input, output and norm, or nothing if layers have another form."""
-    calls = seen.calls.get(f"{prefix}around_{sublayer}")
+    calls = trace.calls.get(f"{prefix}around_{sublayer}")
     if not calls:
         return {}
     module = engine.model.get_submodule(f"{prefix}around_{sublayer}.norm")
@@ -310,7 +316,7 @@ def _around(
         if (value := getattr(module, name, None)) is not None
     }
     shown = {
-        "f": _array(seen.calls[f"{prefix}{sublayer}"][pass_].result),
+        "f": _array(trace.calls[f"{prefix}{sublayer}"][pass_].result),
         "norm": {**norm, "eps": float(getattr(module, "eps", 0.0))} if norm else None,
     }
     # The page computes the inputs of the later sublayers from the first one.
@@ -318,7 +324,7 @@ def _around(
 
 
 def _feed_forward(
-    engine: "TorchEngine", seen: "Trace", config: ModelConfig
+    engine: "TorchEngine", trace: "Trace", config: ModelConfig
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the feed-forward networks of each side's layers."""
     sides = {"source": ("encoder", 0), "target": ("decoder", 0)}
@@ -331,21 +337,22 @@ def _feed_forward(
         ]
         shown[side] = [
             {
-                **_around(engine, seen, name, "feed_forward", pass_),
-                "hidden": _array(seen.calls[f"{name}feed_forward.outer"][pass_].given),
+                **_around(engine, trace, name, "feed_forward", pass_),
+                "hidden": _array(trace.calls[f"{name}feed_forward.outer"][pass_].given),
             }
             for name in names
-            if f"{name}feed_forward.outer" in seen.calls
+            if f"{name}feed_forward.outer" in trace.calls
         ]
     return shown
 
 
-def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
+def _output(trace: "Trace", codec: Codec, target_ids: list[int]) -> dict[str, Any]:
     """Return the best subwords at each step, and log Σ exp(z/τ) for each temperature τ."""
-    logits = _array(seen.logits).astype(np.float64)  # (T, V)
+    logits = _array(trace.logits).astype(np.float64)  # (T, V)
     steps = []
-    for row, chosen in zip(logits, said, strict=True):
+    for row, chosen in zip(logits, target_ids, strict=True):
         best = np.argsort(-row, kind="stable")[:LISTED].tolist()
+        # A beam may choose an unlikely subword; show it in the last line.
         if chosen not in best:
             best[-1] = chosen
         steps.append(
@@ -362,6 +369,7 @@ def _output(seen: "Trace", codec: Codec, said: list[int]) -> dict[str, Any]:
 
 
 def _log_sum_exp(values: np.ndarray) -> float:
+    # Factor the maximum out, because exp overflows beyond 709.
     most = float(values.max())
     return round(most + float(np.log(np.exp(values - most).sum())), 5)
 
@@ -372,6 +380,7 @@ def _finished(nodes: Sequence[BeamNode], settings: DecodingConfig) -> list[dict[
     ended = []
     for number, node in enumerate(nodes):
         if node.fate == "ended":
+            # Steps count from 0, and the last one is the end.
             length = node.step + 1
             divisor = penalty(length, settings.length_penalty_alpha)
             ended.append(
@@ -415,8 +424,10 @@ def _packed(tree: Any, name: str, bits: int) -> Any:
     if bits == 16 or name in NOT_VECTORS:
         # the largest 16-bit float is 65504
         return packed | {"halves": _base64(np.clip(tree, -65504, 65504).astype("<f2"))}
+    # A width that is no multiple of the block gets one scale per vector.
     width = BLOCK if tree.shape[-1] % BLOCK == 0 else tree.shape[-1]
     blocks = tree.reshape(-1, width)
+    # The floor keeps a block of zeros from dividing by zero.
     scales = np.maximum(np.abs(blocks).max(axis=1, keepdims=True), 1e-12) / 127
     rounded = np.rint(blocks / scales).astype("i1")
     scales = scales.astype("<f4")

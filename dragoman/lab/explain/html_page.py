@@ -74,6 +74,7 @@ def fill_template(
 
 
 def _read(name: str) -> str:
+    # The service shows the same viewer, so two files belong to `inspect`.
     folder = VIEWER if name in _SHARED else _FILES
     return (folder / name).read_text(encoding="utf-8")
 
@@ -107,6 +108,7 @@ def script_json(value: Any) -> str:
     '"\\\\u003c/script>"'
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # `<` could end the script or open a comment; U+2028 and U+2029 end a line in older scripts.
     for character in "<\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -118,6 +120,7 @@ def _packed(weights: np.ndarray) -> str:
 
 def _packed_signed(values: np.ndarray) -> dict[str, Any]:
     """Return a table as 16-bit integers, scaled so that its largest value is 32767."""
+    # A table of zeros needs a scale as well.
     largest = float(np.abs(values).max()) or 1.0
     raw = np.rint(values / largest * 32767).astype("<i2").tobytes()
     return {

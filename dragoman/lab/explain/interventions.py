@@ -93,6 +93,7 @@ def parse_part(model: "nn.Module", name: str) -> tuple[str, int, int | None, boo
 def intervened(model: "nn.Module", change: Intervention) -> Iterator[None]:
     """Apply the change to the model, and undo it on exit."""
     config: Any = model.config
+    # Without a change any architecture will do: the page then only shows the forward pass.
     if change and config.architecture != "transformer":
         raise TranslationError("interventions need an encoder-decoder Transformer.")
     handles: list[Any] = []
@@ -133,6 +134,7 @@ def _without_heads(
             joined[rows, :, head * project.features : (head + 1) * project.features] = 0
         return (joined,)
 
+    # The output projection sums over the heads, so a head's share of its input is the head.
     handle: torch.utils.hooks.RemovableHandle = project.to_out.register_forward_pre_hook(without)
     return handle
 
@@ -151,6 +153,7 @@ def _move(model: "nn.Module", places: Mapping[int, int]) -> "torch.utils.hooks.R
                     f"subword {piece} cannot move to position {place}: the source has "
                     f"{x.shape[1]} subwords, numbered from 0."
                 )
+            # Call `forward` itself, because calling the module would run this hook again.
             result[:, piece] = module.forward(x[:, piece : piece + 1], place)[:, 0]
         return result
 
@@ -164,6 +167,7 @@ def swap_words(pieces: Sequence[str], ids: Sequence[int], words: tuple[int, int]
     >>> swap_words(["▁a", "▁b", "c", "▁d"], [5, 6, 7, 8], (0, 1))
     [6, 7, 5, 8]
     """
+    # A dict keeps the order of the words, so swapping two values swaps their positions.
     of_word = Axis.of(list(pieces)).words
     groups: dict[int, list[int]] = {}
     for number, piece in zip(of_word, ids, strict=True):
@@ -191,36 +195,38 @@ def regenerate(
     `most` limits their number. It calls `on_step` before each of them; an exception from it ends
     the work.
     """
-    draw = np.random.default_rng(change.seed)
+    generator = np.random.default_rng(change.seed)
     vocabulary = engine.target
     state = engine.start([list(source)])
-    said: list[int] = []
+    ids: list[int] = []
     rows, token = np.zeros(1, np.int64), vocabulary.bos
-    while len(said) < most:
+    while len(ids) < most:
         if on_step is not None:
             on_step()
+        # Run the model for forced subwords too: later ones depend on its state.
         step = engine.step(state, rows, np.array([token]), None)
         state = step.state
-        token = (
-            start[len(said)] if len(said) < len(start) else _next(step.log_probs[0], change, draw)
-        )
+        forced = len(ids) < len(start)
+        token = start[len(ids)] if forced else _next(step.log_probs[0], change, generator)
         if token == vocabulary.eos:
             break
-        said.append(token)
-    return said
+        ids.append(token)
+    return ids
 
 
-def _next(log_probs: np.ndarray, change: Intervention, draw: np.random.Generator) -> int:
+def _next(log_probs: np.ndarray, change: Intervention, generator: np.random.Generator) -> int:
     if not change.temperature:
         return int(log_probs.argmax())
     scores = log_probs.astype(np.float64) / change.temperature
     if change.top_k:
         scores[scores < np.sort(scores)[-change.top_k]] = -np.inf
-    chances = np.exp(scores - scores.max())
-    return int(draw.choice(len(chances), p=chances / chances.sum()))
+    probabilities = np.exp(scores - scores.max())
+    return int(generator.choice(len(probabilities), p=probabilities / probabilities.sum()))
 
 
-def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> list[dict[str, Any]]:
+def logit_lens(
+    engine: "TorchEngine", trace: "Trace", target_ids: Sequence[int]
+) -> list[dict[str, Any]]:
     """Decode the output of each decoder layer as if it were the last (nostalgebraist 2020).
 
     Return, for each layer and step, the best subwords and the probability of the chosen one.
@@ -231,9 +237,10 @@ def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> lis
     layers = []
     with torch.inference_mode():
         for number in range(len(model.decoder)):
-            hidden = model.decoder_norm(seen.calls[f"decoder.{number}"][-1].result)
-            chances = torch.softmax(model.logits(hidden)[0].float(), dim=-1)  # (T, V)
-            best = chances.topk(_LISTED, dim=-1)
+            # The final norm belongs to the output layer: its weights expect normalized vectors.
+            hidden = model.decoder_norm(trace.calls[f"decoder.{number}"][-1].result)
+            probabilities = torch.softmax(model.logits(hidden)[0].float(), dim=-1)  # (T, V)
+            best = probabilities.topk(_LISTED, dim=-1)
             layers.append(
                 {
                     "pieces": [
@@ -241,7 +248,10 @@ def logit_lens(engine: "TorchEngine", seen: "Trace", said: Sequence[int]) -> lis
                         for row in best.indices.tolist()
                     ],
                     "chances": [[round(p, 5) for p in row] for row in best.values.tolist()],
-                    "said": [round(float(row[i]), 5) for row, i in zip(chances, said, strict=True)],
+                    "said": [
+                        round(float(row[i]), 5)
+                        for row, i in zip(probabilities, target_ids, strict=True)
+                    ],
                 }
             )
     return layers
@@ -260,11 +270,11 @@ def head_importance(
     """
     engine = clone_engine(engine, on_step)
     model: Any = engine.model
-    whole = float(engine.score([source], [target])[0].sum())
-    lost: dict[str, list[list[float]]] = {}
+    complete = float(engine.score([source], [target])[0].sum())
+    losses: dict[str, list[list[float]]] = {}
     heads = range(model.config.num_heads)
     for kind in ("encoder", "decoder", "cross"):
-        lost[kind] = []
+        losses[kind] = []
         for number, layer in enumerate(model.encoder if kind == "encoder" else model.decoder):
             name = f"{kind}.{number}.head"
             handle = _without_heads(layer, kind, name, [(head, head) for head in heads])
@@ -272,8 +282,8 @@ def head_importance(
                 without = engine.score([source] * len(heads), [target] * len(heads))
             finally:
                 handle.remove()
-            lost[kind].append([round(whole - float(row.sum()), 4) for row in without])
-    return lost
+            losses[kind].append([round(complete - float(row.sum()), 4) for row in without])
+    return losses
 
 
 def gradient_step(
@@ -295,15 +305,16 @@ def gradient_step(
 
     model: Any = clone_engine(engine, on_step).model.requires_grad_(True)
     batch = collate([source], [target], engine.source, engine.target)
-    ids, shifted, wanted = (
+    ids, shifted, targets = (
         torch.from_numpy(array).to(engine.device)
         for array in (batch.source, batch.target_in, batch.target_out)
     )
 
     def log_probs() -> "Tensor":
-        every = F.log_softmax(model.logits(model(ids, shifted)).float(), dim=-1)
-        return every.gather(2, wanted[..., None])[0, :, 0]  # (T,)
+        log_softmax = F.log_softmax(model.logits(model(ids, shifted)).float(), dim=-1)
+        return log_softmax.gather(2, targets[..., None])[0, :, 0]  # (T,)
 
+    # The caller may run in inference mode, which records no gradients.
     with torch.enable_grad():
         before = log_probs()
         loss = -before.mean()
@@ -315,6 +326,7 @@ def gradient_step(
                 continue
             layer = re.match(r"(encoder|decoder)\.\d+", name)
             part = layer[0] if layer else name.split(".")[0]
+            # Squares add up over the tensors of a layer; the root comes at the end.
             norms[part] = norms.get(part, 0.0) + float(parameter.grad.square().sum())
             parameter -= rate * parameter.grad
         after = log_probs()

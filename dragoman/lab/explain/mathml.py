@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+# Possessive quantifiers (++), because a symbol never needs to give characters back.
 _SYMBOL = re.compile(r"_\{[^{}]*+\}|_\S|[{}^√]|[^\s{}_^√]++")
 _OPERATORS = {*"=+−·/()[];,…←∑→⊤<>", "−∞"}
 
@@ -48,7 +49,9 @@ def _group(symbols: Iterator[str]) -> str:
         if symbol == "}":
             break
         if symbol[0] == "_":
+            # Letters of a subscript are separate symbols: x_{ij} has the indices i and j.
             index = _row(" ".join(symbol[1:].strip("{}")))
+            # The index of a sum goes below it, as in displayed formulas.
             under = parts[-1] in (_leaf("∑"), _leaf("argmin"))
             kind, base = ("munder", f"<mrow>{parts[-1]}</mrow>") if under else ("msub", parts[-1])
             parts[-1] = f"<{kind}>{base}{index}</{kind}>"
@@ -78,6 +81,7 @@ def _leaf(symbol: str) -> str:
         return f"<mn>{symbol}</mn>"
     if len(symbol) > 1 and symbol.isalpha():
         space = "<mspace width='.25em'/>"
+        # Words such as exp and norm are upright; italics would read as a product of letters.
         before = space if symbol == "if" else ""
         return f"<mrow>{before}<mi mathvariant='normal'>{symbol}</mi>{space}</mrow>"
     return f"<mi>{symbol}</mi>"

@@ -33,19 +33,22 @@ class Panel:
 @cache
 def statement(function: Callable[..., Any], words: str) -> tuple[str, str]:
     """Return the smallest statement of a function that contains these words, and its location."""
+    # Decorators such as `torch.no_grad` hide the function that was written.
     function = inspect.unwrap(function)
     lines, first = inspect.getsourcelines(function)
+    # A method is indented, which the parser refuses.
     source = textwrap.dedent("".join(lines))
-    found = [
+    matches = [
         node
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.stmt) and words in (ast.get_source_segment(source, node) or "")
     ]
-    if not found:
+    if not matches:
         raise LookupError(f"{function.__qualname__} does not contain {words!r}.")
-    best = min(found, key=lambda node: len(ast.get_source_segment(source, node) or ""))
-    shown = source.splitlines()[best.lineno - 1 : best.end_lineno]
+    # An `if` contains its body's words too, so take the innermost statement.
+    best = min(matches, key=lambda node: len(ast.get_source_segment(source, node) or ""))
+    code = source.splitlines()[best.lineno - 1 : best.end_lineno]
     file = Path(inspect.getsourcefile(function) or "")
     # A user's own variant is outside the package.
     name = file.relative_to(_ROOT.parent).as_posix() if _ROOT in file.parents else file.name
-    return textwrap.dedent("\n".join(shown)), f"{name}:{first + best.lineno - 1}"
+    return textwrap.dedent("\n".join(code)), f"{name}:{first + best.lineno - 1}"

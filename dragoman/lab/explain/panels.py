@@ -1,4 +1,4 @@
-"""The twelve panels of `dragoman explain`, each with its text, its formula and the code behind it.
+"""The twelve panels of `dragoman explain`, each with its text, its formula and its code.
 
 Formulas depend on the model's settings, so that a variant shows its own formula. The code is read
 from the source files, so it is always up to date. A panel that does not apply says why.
@@ -45,8 +45,8 @@ def _subwords() -> Panel:
         "Byte-pair encoding starts from single characters and joins the pair of neighbours that "
         "was learned first, again and again. Frequent words end as one piece, rare ones as "
         "several, and no word is unknown.",
-        "Choose a word and read its merges from top to bottom. The number beside each piece is its "
-        "row in the table of vectors.",
+        "Choose a word and read its merges from top to bottom. The number next to each piece is "
+        "its row in the table of vectors.",
         (
             formula(
                 "the pair a b with the lowest rank is joined",
@@ -69,6 +69,7 @@ def _embedding(config: ModelConfig) -> Panel:
         return Panel(
             "embedding", title, "", "", left_out="This model counts words: it has no vectors."
         )
+    # ConvS2S always learns its positions and does not read the setting.
     kind = "learned" if config.architecture == "convs2s" else config.positions.kind
     recurrent = config.architecture in ("rnn", "rnn-attention", "gnmt")
     word = "√D · E_w"
@@ -106,6 +107,7 @@ def _embedding(config: ModelConfig) -> Panel:
     code: list[Code] = [(Embedding.forward, "self.positions(self.words")]
     if kind.startswith("sinusoidal"):
         base = f"{config.positions.base:g}"
+        # The variant counts i from 1.
         features = ("2i", "2i+1") if kind == "sinusoidal" else ("2i−2", "2i−1")
         for feature, wave in zip(features, ("sin", "cos"), strict=True):
             formulas.append(
@@ -168,6 +170,7 @@ def _norm(config: ModelConfig) -> Panel:
         lines.append("norm ( x ) = γ frac{x − μ}{√{σ^2 + ε}} + β")
         spoken += "; the norm is gamma times x minus mu over sigma, plus beta"
         norm = LayerNorm.forward if config.norm_type == "layer" else BatchNorm.forward
+        # LayerNorm calls torch's; BatchNorm has a formula of its own to quote.
         words = "nn.LayerNorm.forward" if config.norm_type == "layer" else "torch.rsqrt"
         code.append((norm, words))
     over = {

@@ -40,7 +40,7 @@ class AttentionRequest(BaseModel):
     )
 
 
-# Vectors of all positions up to one that is asked for are computed.
+# Moving a subword computes the vectors of all positions up to the new one, hence the limit.
 Place = Annotated[int, Field(ge=0, lt=4096)]
 
 
@@ -153,7 +153,7 @@ async def explanation(request: Request) -> Response:
 
 
 async def _inspected(request: Request, body: AttentionRequest, inspection: Inspection) -> Response:
-    found = await service_of(request).inspect(
+    content = await service_of(request).inspect(
         inspection,
         body.text,
         body.source,
@@ -161,7 +161,7 @@ async def _inspected(request: Request, body: AttentionRequest, inspection: Inspe
         body.translation,
         paying(request),
     )
-    return Response(found, media_type="application/json")
+    return Response(content, media_type="application/json")
 
 
 def _attention(
@@ -185,6 +185,7 @@ def _explanation(
 
 def _check_weights(model: ModelConfig, source: int, target: int) -> None:
     """Refuse sentences with too many attention weights, given their lengths in subwords."""
+    # Encoder, decoder and cross-attention; a decoder layer looks at both sides.
     weights = model.num_heads * (
         model.num_encoder_layers * source**2 + model.num_decoder_layers * target * (target + source)
     )

@@ -72,6 +72,7 @@ class BeamTree:
         ):
             if total == float("-inf"):  # a banned token
                 continue
+            # `kept` is the row of the next step, or -1.
             if kept >= 0:
                 rows[kept] = len(self.nodes)
             fate = "ended" if ended else "kept" if kept >= 0 else "dropped"
@@ -85,7 +86,7 @@ class BeamTree:
     def add_scores(self, settings: DecodingConfig) -> None:
         """Divide the totals of complete hypotheses by the length penalty, as the search does.
 
-        The coverage penalty, which few models use, is left out.
+        This omits the coverage penalty, which few models use.
         """
         penalty = LENGTH_PENALTIES[settings.length_penalty]
         for node in self.nodes:
@@ -140,16 +141,16 @@ def inspect_sentence(
     request: Request = Request(),
 ) -> SentenceInspection:
     """Translate a text and inspect it; if a translation is given, its attention is shown."""
-    request, found, beam = observed_search(translator, text, request)
+    request, candidate, beam = observed_search(translator, text, request)
     shown = translator.attention(
-        text, found.pieces if translation is None else translation, request
+        text, candidate.pieces if translation is None else translation, request
     )
     source, target = _pieces(shown, "source"), _pieces(shown, "target")
     vocabulary = translator.codec.target
     positions = translator.config.model.positions
     return SentenceInspection(
         text,
-        found.text if translation is None else translation,
+        candidate.text if translation is None else translation,
         {
             "source": Axis.of(source),
             "target": Axis.of(target),
@@ -157,7 +158,7 @@ def inspect_sentence(
         },
         {name: np.asarray(shown[name]) for name in ATTENTION_MAPS if name in shown},
         beam,
-        found.text,
+        candidate.text,
         translator.position_vectors(max(len(source), len(target))),
         positions.base if positions.kind == "sinusoidal" else None,
     )
@@ -172,13 +173,15 @@ def observed_search(
     settings = request.decoding or translator.config.decoding
     # Several segments would have several trees.
     request = replace(request, decoding=replace(settings, split_sentences=False))
+    # Raises if the model cannot take the whole text.
     translator.encode_whole(text, request)
     tree = BeamTree(translator.engine.target)
     observed = replace(request, observer=tree.add, nbest=1)
-    found = translator.translate([text], observed)[0].candidates[0]
-    tree.mark_best((*translator.forced_pieces(text, request), *found.pieces))
+    candidate = translator.translate([text], observed)[0].candidates[0]
+    # The search starts with the forced pieces, such as a language tag, so the tree has them too.
+    tree.mark_best((*translator.forced_pieces(text, request), *candidate.pieces))
     tree.add_scores(settings)
-    return request, found, tree.nodes
+    return request, candidate, tree.nodes
 
 
 def join_words(
@@ -189,11 +192,11 @@ def join_words(
     >>> join_words(np.array([[0.25, 0.75], [0.75, 0.25]]), [0, 0], [0, 1]).tolist()
     [[0.5, 0.5]]
     """
-    # (columns, words)
-    belongs = np.equal.outer(np.asarray(column_words), np.unique(column_words)).astype(float)
-    # (words, rows)
-    shares = np.equal.outer(np.unique(row_words), np.asarray(row_words)).astype(float)
-    joined: np.ndarray = (shares / shares.sum(axis=1, keepdims=True)) @ weights @ belongs
+    # 1 where a column belongs to a word: sums the columns. (columns, words)
+    word_columns = np.equal.outer(np.asarray(column_words), np.unique(column_words)).astype(float)
+    # Divided by its row sums below, it averages the rows. (words, rows)
+    word_rows = np.equal.outer(np.unique(row_words), np.asarray(row_words)).astype(float)
+    joined: np.ndarray = (word_rows / word_rows.sum(axis=1, keepdims=True)) @ weights @ word_columns
     return joined
 
 

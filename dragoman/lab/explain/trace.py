@@ -53,6 +53,7 @@ def trace(model: Model, source: Tensor, target_in: Tensor) -> Trace:
     def listen(name: str, module: nn.Module) -> torch.utils.hooks.RemovableHandle:
         def record(_: nn.Module, given: tuple[object, ...], result: object) -> None:
             x, y = _first_tensor(given), _first_tensor(result)
+            # A call without tensors has nothing to show.
             if x is not None and y is not None:
                 calls.setdefault(name, []).append(Call(x, y))
 
@@ -64,6 +65,7 @@ def trace(model: Model, source: Tensor, target_in: Tensor) -> Trace:
         past, given = model.encode(source, recorder)
         hidden, _ = model.decode(target_in, 0, past, given, recorder)
     finally:
+        # The model is shared, so remove the hooks even after an error.
         for handle in handles:
             handle.remove()
     return Trace(calls, recorder.traces, model.logits(hidden))

@@ -1,4 +1,4 @@
-"""The risk against what paper and pencil give, its gradient against finite differences."""
+"""Compare the risk with calculations by hand, and its gradient with finite differences."""
 
 import math
 
@@ -39,14 +39,14 @@ def test_gleu_is_the_smaller_of_precision_and_recall() -> None:
     )
 
 
-def test_the_expected_cost_is_the_one_computed_by_hand() -> None:
+def test_the_expected_cost_equals_a_calculation_by_hand() -> None:
     """Probabilities 0.6 and 0.2 with α=½ weigh √0.6 : √0.2 = √3 : 1."""
     scores = 0.5 * torch.tensor([[math.log(0.6), math.log(0.2)]], dtype=torch.float64)
     cost = expected_cost(scores, torch.tensor([[0.1, 0.8]], dtype=torch.float64))
     assert cost.item() == pytest.approx((math.sqrt(3) * 0.1 + 0.8) / (math.sqrt(3) + 1))
 
 
-def test_the_gradient_of_the_expected_cost_is_its_formula_and_its_difference() -> None:
+def test_the_gradient_of_the_expected_cost_equals_its_formula_and_finite_differences() -> None:
     """dR/ds = Q (cost - R)"""
     generator = torch.Generator().manual_seed(1)
     scores = torch.randn(3, 4, dtype=torch.float64, generator=generator, requires_grad=True)
@@ -58,9 +58,9 @@ def test_the_gradient_of_the_expected_cost_is_its_formula_and_its_difference() -
     assert torch.autograd.gradcheck(lambda s: expected_cost(s, costs), scores)
 
 
-def test_the_loss_is_the_risk_of_what_was_drawn() -> None:
-    """Summed up by hand: log p from a pass over each translation alone, costs from GLEU, a weight
-    for each token."""
+def test_the_loss_is_the_risk_of_the_samples() -> None:
+    """The sum by hand takes log p from a separate pass over each translation, costs from GLEU,
+    and a weight for each token."""
     model = small_model(9)
     gradients = risk_gradients(
         model, training__mrt_sharpness=0.3, training__mrt_likelihood=0.0, training__mrt_samples=3
@@ -68,9 +68,9 @@ def test_the_loss_is_the_risk_of_what_was_drawn() -> None:
     torch.manual_seed(1)
     loss, _ = gradients.losses(BATCH)
     torch.manual_seed(1)
-    said = draw(model, torch.from_numpy(BATCH.source), 3, 2 * BATCH.target_in.shape[1], WORDS)
+    samples = draw(model, torch.from_numpy(BATCH.source), 3, 2 * BATCH.target_in.shape[1], WORDS)
     expected = 0.0
-    for source, reference, of_one in (([5, 6, 3], [5, 6], said[:3]), ([7, 3], [8], said[3:])):
+    for source, reference, of_one in (([5, 6, 3], [5, 6], samples[:3]), ([7, 3], [8], samples[3:])):
         weights = []
         for words in of_one:
             one = collate([source], [words], WORDS, WORDS)
@@ -87,8 +87,7 @@ def test_the_loss_is_the_risk_of_what_was_drawn() -> None:
 
 
 def test_the_gradient_makes_better_translations_likelier() -> None:
-    """A small step against it lowers the exact expectation, here over all translations of one word
-    or none."""
+    """The exact probability of the reference is known if a translation has at most one word."""
     model = small_model(9)
     batch = collate([[5, 3]], [[6]], WORDS, WORDS)
     gradients = risk_gradients(
@@ -113,7 +112,7 @@ def test_the_gradient_makes_better_translations_likelier() -> None:
 
 
 def test_likelihood_is_mixed_in_with_its_weight() -> None:
-    """On the scale of the risk's gradient, which grows with the sharpness."""
+    """The weight is relative to the risk's gradient, which grows with the sharpness."""
     model = small_model(9)
     likelihood = Gradients(model, risk_config(), torch.device("cpu")).losses(BATCH)[0]
     losses = []
@@ -131,22 +130,24 @@ def test_draws_follow_the_model_and_the_seed() -> None:
     model = small_model(9)
     source = torch.tensor([[5, 6, 3], [7, 3, 0]])
     torch.manual_seed(3)
-    said = draw(model, source, 2000, 5, WORDS)
-    assert not {WORDS.pad, WORDS.unk, WORDS.bos, WORDS.eos} & {token for y in said for token in y}
-    assert max(map(len, said)) == 5
+    samples = draw(model, source, 2000, 5, WORDS)
+    assert not {WORDS.pad, WORDS.unk, WORDS.bos, WORDS.eos} & {
+        token for y in samples for token in y
+    }
+    assert max(map(len, samples)) == 5
     hidden = model(source, torch.full((2, 1), WORDS.bos))
     scores = model.logits(hidden)[:, 0].detach()
     scores[:, list(WORDS.never)] = -torch.inf
     expected = torch.softmax(scores, dim=-1).numpy()
-    for sentence, of_one in enumerate((said[:2000], said[2000:])):
+    for sentence, of_one in enumerate((samples[:2000], samples[2000:])):
         first = np.bincount([y[0] if y else WORDS.eos for y in of_one], minlength=9) / 2000
         assert np.abs(first - expected[sentence]).max() < 5 * math.sqrt(0.25 / 2000)
     torch.manual_seed(3)
-    assert draw(model, source, 2000, 5, WORDS) == said
+    assert draw(model, source, 2000, 5, WORDS) == samples
 
 
-def test_the_work_on_what_was_drawn_is_counted() -> None:
-    """At least a pass over as many sources again for each translation."""
+def test_the_cost_includes_the_samples() -> None:
+    """Each sampled translation costs more than a pass over its source."""
     model = small_model(9)
     gradients = risk_gradients(model, training__mrt_samples=4)
     gradients.zero()
@@ -168,7 +169,9 @@ def test_the_work_on_what_was_drawn_is_counted() -> None:
         ({"model.architecture": "lexical"}, "lexical"),
     ],
 )
-def test_risk_where_it_makes_no_sense_is_refused(settings: dict[str, object], reason: str) -> None:
+def test_minimum_risk_rejects_settings_that_do_not_fit(
+    settings: dict[str, object], reason: str
+) -> None:
     with pytest.raises(ConfigError, match=reason):
         make_config(
             settings={"training.objective": "mrt", "training.init": "somewhere", **settings}

@@ -22,8 +22,8 @@ def test_hard_attention_takes_the_value_of_the_best_key(name: str) -> None:
         assert y[b, h, t].tolist() == v[b, h, best].tolist()
 
 
-def test_the_gradient_of_hard_attention_is_that_of_its_soft_surrogate() -> None:
-    """Queries and keys learn as if the weights were soft; values as they were used."""
+def test_the_gradient_of_hard_attention_equals_its_soft_surrogates() -> None:
+    """Queries and keys get the gradient of soft weights, values get that for hard weights."""
     cotangent = torch.randn(
         2, 3, T, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(7)
     )
@@ -41,8 +41,8 @@ def test_the_gradient_of_hard_attention_is_that_of_its_soft_surrogate() -> None:
 
 
 @pytest.mark.parametrize("window", [0, 1, 3])
-def test_local_attention_sees_its_window_alone(window: int) -> None:
-    """Around the query's own position, or around the last word where the keys end before it."""
+def test_local_attention_sees_only_its_window(window: int) -> None:
+    """The window is around the query's position, or around the last key if that comes earlier."""
     lengths = [7, 4]
     mask = torch.tensor([[s < length for s in range(7)] for length in lengths])[:, None, None]
     for at, causal in ((0, False), (0, True), (5, False)):
@@ -59,19 +59,21 @@ def test_local_attention_sees_its_window_alone(window: int) -> None:
 
 
 @pytest.mark.parametrize("span", variants.SPANS)
-def test_pairs_are_counted_as_they_meet(span: str) -> None:
-    made = SPANS[span](2)
+def test_the_count_of_pairs_equals_the_visible_pairs(span: str) -> None:
+    span_kind = SPANS[span](2)
     for queries, keys, causal in (
         ([7, 3], [5, 4], False),
         ([7, 3], [7, 3], False),
         ([7, 3], [7, 3], True),
     ):
-        met = 0
+        count = 0
         for t, s in zip(queries, keys, strict=True):
             mask = torch.ones(1, 1, t, s, dtype=torch.bool)
-            seen = made.visible(mask & causal_mask(t, s) if causal else mask, 0, t, s, mask.device)
-            met += int(seen.sum())
-        assert made.pairs(np.array(queries), np.array(keys), causal) == met
+            seen = span_kind.visible(
+                mask & causal_mask(t, s) if causal else mask, 0, t, s, mask.device
+            )
+            count += int(seen.sum())
+        assert span_kind.pairs(np.array(queries), np.array(keys), causal) == count
 
 
 def test_a_word_outside_the_window_changes_nothing() -> None:
@@ -94,7 +96,7 @@ def test_a_word_outside_the_window_changes_nothing() -> None:
                 assert float(weights[0][..., t, s].detach().abs().sum()) == 0.0, name
 
 
-def test_local_attention_by_torchs_kernel_is_that_of_the_formula() -> None:
+def test_local_attention_by_torchs_kernel_equals_the_formula() -> None:
     config = small_config(model__attention__pattern="local", model__attention__window=2).model
     attention = Attention(config)
     record = []

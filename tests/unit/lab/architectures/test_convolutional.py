@@ -11,7 +11,7 @@ HALF = math.sqrt(0.5)
 
 
 def convolved(x: torch.Tensor, layer: torch.nn.Conv1d, before: int) -> torch.Tensor:
-    """GLU(Σi W_i x_(t+i-before)), written out."""
+    """Compute GLU(Σi W_i x_(t+i-before)) position by position."""
     _, time, width = x.shape
     outputs = []
     for t in range(time):
@@ -23,7 +23,7 @@ def convolved(x: torch.Tensor, layer: torch.nn.Conv1d, before: int) -> torch.Ten
     return torch.stack(outputs, dim=1)
 
 
-def test_convs2s_is_its_formula() -> None:
+def test_convs2s_equals_its_formula() -> None:
     model: ConvS2S = small_model(model__architecture="convs2s", model__kernel_width=3).double()
     e = model.source_embedding(SOURCE)
     g = model.target_embedding(TARGET)
@@ -41,7 +41,7 @@ def test_convs2s_is_its_formula() -> None:
 
 
 def test_a_word_reaches_as_far_as_the_kernels_of_all_layers() -> None:
-    """Two layers of width 3 in the encoder: two positions to either side."""
+    """Two encoder layers of width 3 reach two positions to either side."""
     model: ConvS2S = small_model(model__architecture="convs2s", model__kernel_width=3)
     source = torch.arange(4, 15)[None]
     changed = source.clone()
@@ -52,7 +52,7 @@ def test_a_word_reaches_as_far_as_the_kernels_of_all_layers() -> None:
     assert torch.nonzero(differs)[:, 0].tolist() == [3, 4, 5, 6, 7]
 
 
-def test_its_positions_are_learned_and_end_where_the_settings_say() -> None:
+def test_convs2s_learns_as_many_positions_as_the_settings_say() -> None:
     model = small_model(model__architecture="convs2s", model__positions__max_length=300)
     assert model.max_length == 300
     assert model.source_embedding.positions.table.requires_grad

@@ -11,7 +11,7 @@ TARGET = torch.tensor([[2, 7, 12, 5], [2, 8, 4, 9]])
 
 
 def torchs(cell: str, layers: list[Recurrence], bidirectional: bool = False) -> nn.LSTM | nn.GRU:
-    """torch's own stack with the weights of ours."""
+    """Return torch's own stack with the weights of these layers."""
     first = layers[0].rnn
     whole = CELLS[cell](
         first.input_size,
@@ -29,7 +29,7 @@ def torchs(cell: str, layers: list[Recurrence], bidirectional: bool = False) -> 
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_rnn_is_torchs_with_the_encoders_last_state_beside_every_word(cell: str) -> None:
+def test_the_rnn_equals_torchs_with_the_encoders_last_state_at_every_word(cell: str) -> None:
     model: Rnn = small_model(model__architecture="rnn", model__cell=cell).double()
     memory, last = torchs(cell, model.encoder)(model.source_embedding(SOURCE))
     vector = (last[0] if cell == "lstm" else last)[-1]  # of the top layer: (B, D)
@@ -39,7 +39,7 @@ def test_the_rnn_is_torchs_with_the_encoders_last_state_beside_every_word(cell: 
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_rnn_with_attention_is_torchs_in_both_directions(cell: str) -> None:
+def test_the_rnn_with_attention_equals_torchs_in_both_directions(cell: str) -> None:
     model: RnnAttention = small_model(
         model__architecture="rnn-attention", model__cell=cell
     ).double()
@@ -55,7 +55,7 @@ def test_the_rnn_with_attention_is_torchs_in_both_directions(cell: str) -> None:
     )
 
 
-def test_gnmt_adds_each_layer_to_the_one_below_and_tells_all_what_it_sees() -> None:
+def test_gnmt_has_residual_layers_that_all_get_the_context() -> None:
     model: Gnmt = small_model(
         model__architecture="gnmt", model__num_encoder_layers=3, model__num_decoder_layers=3
     ).double()  # fmt: skip
@@ -70,7 +70,7 @@ def test_gnmt_adds_each_layer_to_the_one_below_and_tells_all_what_it_sees() -> N
 
 
 def test_the_rnns_decoder_sees_one_vector_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the encoder says of the words before the last one, the outputs stay."""
+    """Noise in the encoder's states before the last one leaves the outputs unchanged."""
     model: Rnn = small_model(model__architecture="rnn")
     _, given = model.encode(SOURCE)
     assert [tuple(tensor.shape) for tensor in given] == [(2, 32)]
@@ -84,14 +84,14 @@ def test_the_rnns_decoder_sees_one_vector_and_nothing_else(monkeypatch: pytest.M
     assert not torch.allclose(model(SOURCE, TARGET), before)
 
 
-def test_an_lstm_begins_by_remembering() -> None:
+def test_an_lstm_starts_with_open_forget_gates() -> None:
     biases = dict(Recurrence("lstm", 8, 8).rnn.named_parameters())
     # torch's order of gates: input, forget, ...
     assert torch.equal(biases["bias_ih_l0"].chunk(4)[1], torch.ones(8))
 
 
 def packed(layer: Recurrence, x: Tensor, real: Tensor) -> Tensor:
-    """torch's own way to read sentences of several lengths, which needs the lengths on the host."""
+    """Read sentences as packed sequences, for which torch needs the lengths on the host."""
     lengths = real.sum(dim=1).cpu()
     sequence = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     y, _ = pad_packed_sequence(layer.rnn(sequence)[0], batch_first=True, total_length=x.shape[1])
@@ -100,8 +100,8 @@ def packed(layer: Recurrence, x: Tensor, real: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
-def test_sentences_are_read_as_torch_reads_packed_ones(cell: str, bidirectional: bool) -> None:
-    """Equal outputs, and equal gradients of inputs and weights."""
+def test_reading_sentences_equals_torchs_packed_sequences(cell: str, bidirectional: bool) -> None:
+    """The outputs are equal, and so are the gradients of inputs and weights."""
     torch.manual_seed(1)
     layer = Recurrence(cell, 24, 32, bidirectional)
     real = torch.arange(9) < torch.tensor([3, 9, 1, 7])[:, None]

@@ -74,7 +74,7 @@ def test_systems_are_trained_on_equal_terms_and_never_twice(
         compared(out, files, corpus, seeds=2, flops=3e7)
 
 
-def test_systems_that_cannot_be_compared_are_refused_by_name(
+def test_comparison_names_the_system_that_it_rejects(
     tmp_path: Path, files: list[str], corpus: CorpusFiles
 ) -> None:
     out = tmp_path / "out"
@@ -121,7 +121,7 @@ def test_p_values_are_corrected_for_the_number_of_pairs() -> None:
     assert max(corrected) == 1.0
     draw = np.random.default_rng(1)
     lucky = [min(holm(draw.uniform(size=6).tolist())) < 0.05 for _ in range(2000)]
-    assert 0.03 < np.mean(lucky) < 0.07  # as often as one pair alone would be
+    assert 0.03 < np.mean(lucky) < 0.07  # the rate of a single pair
 
 
 def test_a_system_that_outputs_the_references_is_better_than_one_that_does_not() -> None:
@@ -136,7 +136,7 @@ def test_a_system_that_outputs_the_references_is_better_than_one_that_does_not()
     assert pairs.rows[0][3] == pairs.rows[0][6] == "good is better"
     assert table.rows[0][2] == "100.00 ± 0.00"
     assert curves.series[0].y == [10.0, 20.0]
-    # the same outputs: no difference, whatever the seeds
+    # equal outputs do not differ
     (_, same, _) = figures_of({"one": [good], "two": [good]}, references)
     assert isinstance(same, Table)
     assert same.rows[0][3] == "undecided"

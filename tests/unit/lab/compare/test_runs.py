@@ -53,7 +53,7 @@ def test_training_and_test_texts_share_no_sentence(tmp_path: Path) -> None:
     assert len(held[0].sources) == SMALL.test_pairs
 
 
-def test_named_files_are_used_as_they_are_given(tmp_path: Path) -> None:
+def test_a_given_test_file_is_used(tmp_path: Path) -> None:
     pairs = [(f"eins {n} zwei", f"one {n} two") for n in range(60)]
     train = write_corpus(tmp_path, "train", pairs)
     test = write_corpus(tmp_path, "test", pairs[:5])
@@ -99,10 +99,10 @@ def test_a_system_that_has_converged_stops_before_its_budget_is_spent(study: Stu
     assert result.curve
 
 
-def test_an_ensemble_is_its_members_and_costs_what_they_cost(study: Study) -> None:
+def test_an_ensemble_costs_the_sum_of_its_members(study: Study) -> None:
     members = (variant("one", 0.2), variant("two", 0.2, training__seed=2))
     run_all(study, members, 1, QUIET)
-    shutil.rmtree(study.run_of(members[1]))  # as if it had been left behind elsewhere
+    shutil.rmtree(study.run_of(members[1]))  # a folder copied without its models
     study.run_of(members[1]).mkdir()
     _keep(study.run_of(members[1]), Result(flops=7.0))
     together = System("together", members=members)
@@ -132,7 +132,7 @@ def test_a_system_stops_within_a_step_of_its_share_of_the_budget(
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_a_few_steps_stay_within_the_budget(study: Study, optimizer: str) -> None:
-    """What the optimizer computes is part of the cost: of Muon's steps, a large part."""
+    """The cost includes the optimizer's own work, which is large for Muon."""
     few = replace(study, scale=replace(SMALL, flops=1.5e7))
     system = variant("few", training__optimizer=optimizer)
     run_all(few, [system], 1, QUIET)

@@ -77,7 +77,7 @@ def test_rounds_end_with_one_setting_at_the_whole_cost() -> None:
         assert list(sizes) == sorted(sizes, reverse=True)
 
 
-def test_invalid_settings_are_refused_before_any_run_starts(
+def test_sweep_rejects_invalid_settings_before_any_run_starts(
     tmp_path: Path, base: str, corpus: CorpusFiles
 ) -> None:
     with pytest.raises(ConfigError, match="nothing to try"):

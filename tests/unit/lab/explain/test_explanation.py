@@ -1,5 +1,4 @@
-"""What `dragoman explain` shows is what the model computes: a second Transformer, in NumPy and from
-the stored weights alone, is held against every panel."""
+"""Compare the numbers of `dragoman explain` with a Transformer in NumPy with its weights."""
 
 import base64
 import json
@@ -46,7 +45,7 @@ def explained(translator) -> dict:
 
 
 def untrained(translator: InspectableTranslator, **settings: object) -> InspectableTranslator:
-    """A model of another kind, with random weights, for the same pieces; its searches are short."""
+    """Build another model with random weights and the same vocabulary; its searches are short."""
     short = {
         "decoding__beam_size": 2,
         "decoding__max_length_ratio": 0.2,
@@ -60,7 +59,7 @@ def untrained(translator: InspectableTranslator, **settings: object) -> Inspecta
 
 
 def unpacked(packed: dict) -> np.ndarray:
-    """As the page's script reads it."""
+    """Decode an array like the page's script."""
     if "halves" in packed:
         values = np.frombuffer(base64.b64decode(packed["halves"]), "<f2").astype(float)
     else:
@@ -88,7 +87,7 @@ class ByHand:
         return hidden @ self.table("target").T
 
     def table(self, side: str) -> np.ndarray:
-        """One for both sides and for the output."""
+        """Return the table of vectors, which both sides and the output share."""
         return self.weights["source_embedding.words.weight"]
 
     def embed(self, side: str, ids: list[int]) -> np.ndarray:
@@ -96,7 +95,9 @@ class ByHand:
         return self.table(side)[ids] * math.sqrt(width) + sinusoids(len(ids), width)
 
     def norm(self, name: str, x: np.ndarray) -> np.ndarray:
-        if f"{name}.weight" not in self.weights:  # behind a post-norm stack there is none
+        if (
+            f"{name}.weight" not in self.weights
+        ):  # a post-norm stack has no norm after its last layer
             return x
         centred = x - x.mean(axis=-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
@@ -154,14 +155,14 @@ class ByHand:
 
 
 def close(shown: np.ndarray, expected: np.ndarray) -> None:
-    """Up to the 11 bits of a 16-bit float's fraction, and the float32 of the model."""
+    """Compare up to the precision of 16-bit floats and of the model's float32."""
     assert shown.shape == expected.shape
     np.testing.assert_allclose(shown, expected, rtol=2**-10, atol=2e-4)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_every_number_equals_a_transformer_computed_by_hand(translator, norm) -> None:
-    """Through JSON and base64, as the page gets them."""
+    """The numbers pass through JSON and base64 on their way to the page."""
     if translator.config.model.norm_position != norm:
         translator = untrained(translator, model__norm_position=norm, model__activation="relu")
     shown = json.loads(json.dumps(payload(explain(translator, TEXT, "one two three"))))
@@ -210,16 +211,16 @@ def test_the_probabilities_of_the_translation_equal_its_score(translator, explai
     scores = translator.score([TEXT], [explained["translation"]])[0]
     at_one = TEMPERATURES.index(1.0)
     for step, expected in zip(explained["output"]["steps"], scores, strict=True):
-        found = step["logits"][step["chosen"]] - step["normalisers"][at_one]
-        assert found == pytest.approx(float(expected), abs=1e-3)
+        log_prob = step["logits"][step["chosen"]] - step["normalisers"][at_one]
+        assert log_prob == pytest.approx(float(expected), abs=1e-3)
 
 
 def test_the_best_of_the_finished_sentences_is_the_translation(translator, explained) -> None:
-    found = translator.translate([TEXT])[0].candidates[0]
+    candidate = translator.translate([TEXT])[0].candidates[0]
     best = explained["finished"][0]
     assert explained["beam"][best["node"]]["best"]
-    assert best["score"] == pytest.approx(found.score, abs=1e-3)
-    assert best["length"] == len(found.pieces) + 1
+    assert best["score"] == pytest.approx(candidate.score, abs=1e-3)
+    assert best["length"] == len(candidate.pieces) + 1
 
 
 def test_merges_end_in_the_pieces_of_the_sentence(translator) -> None:
@@ -296,7 +297,7 @@ def test_a_decoder_only_model_attends_to_both_sides_together(translator) -> None
         seen = np.where(layer["mask"], layer["scores"], -np.inf)
         expected = torch.softmax(torch.from_numpy(seen), dim=-1).numpy()
         np.testing.assert_allclose(layer["weights"], expected, atol=1e-6)
-    # the source is read before anything is said, by the same layers
+    # the same layers read the source before the first target subword
     first = source["layers"][0]
     np.testing.assert_allclose(first["k"], target["layers"][0]["k"][:, : first["k"].shape[1]])
 
@@ -314,7 +315,7 @@ def test_every_variant_shows_its_own_formula_and_code(translator, name) -> None:
             code, where = statement(function, words)
             assert words in code
             assert re.fullmatch(r"dragoman/[\w/]+\.py:\d+", where)
-        if not panel.left_out:  # two sentences on the tour, one or more beside the formula
+        if not panel.left_out:  # the tour has exactly two sentences for each panel
             assert len(re.findall(r"\.(?:\s|$)", panel.tour)) == 2, panel.tour
     shown = payload(explain(untrained(translator, **VARIANTS[name]), TEXT, "one two"))
     assert len(shown["panels"]) == 12
@@ -343,11 +344,11 @@ def test_the_page_needs_no_network(explained) -> None:
     written = page(explained)
     assert "default-src 'none'" in written
     addresses = set(re.findall(r"https?://[^\s\"'<\\]+", written))
-    # names of namespaces, which nobody fetches
+    # names of namespaces, which browsers do not fetch
     assert addresses == {"http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML"}
 
 
-def test_an_empty_text_or_an_ensemble_is_refused(translator, trained) -> None:
+def test_explain_rejects_an_empty_text_and_an_ensemble(translator, trained) -> None:
     with pytest.raises(TranslationError, match="text is empty"):
         explain(translator, " ", None, Request())
     with pytest.raises(TranslationError, match="load a single model"):
@@ -391,7 +392,7 @@ def test_the_page_says_why_no_position_is_added(settings, why) -> None:
 
 
 def test_the_table_of_positions_goes_beyond_a_short_text(translator) -> None:
-    """At least 64 places where they are added, fewer where the model knows fewer, else none."""
+    """It has 64 rows or more, unless the model has fewer positions or adds no vectors."""
     sizes = {}
     for kind in ("sinusoidal", "learned", "rotary"):
         settings = {"model__positions__kind": kind, "model__positions__max_length": 40}

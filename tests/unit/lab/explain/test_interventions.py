@@ -1,4 +1,4 @@
-"""A changed model's numbers are those of a Transformer in NumPy with the same change."""
+"""Compare changed models with a Transformer in NumPy that has the same change."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def translator(trained) -> InspectableTranslator:
 
 
 class ChangedByHand(ByHand):
-    """The same Transformer, with parts that are off and words that stand elsewhere."""
+    """The same Transformer with parts switched off and subwords at other positions."""
 
     def __init__(self, translator: InspectableTranslator, change: Intervention):
         super().__init__(translator)
@@ -129,7 +129,7 @@ def test_a_changed_model_equals_numpy_with_the_same_change(
         np.testing.assert_allclose(best, chances.max(axis=-1), atol=2e-5)
     unchanged = ByHand(model)(source, [vocabulary.bos, *target])
     assert np.abs(unchanged - expected).max() > 1e-3
-    # and afterwards everything is as it was
+    # the hooks are gone afterwards
     np.testing.assert_allclose(trace_pair(engine, source, target).logits[0], unchanged, atol=1e-4)
 
 
@@ -148,11 +148,11 @@ def test_a_forced_word_is_kept_and_the_rest_is_generated(translator) -> None:
     first = shown["axes"]["target"]["ids"][0]
     assert vocabulary.pieces[first] == piece
     source, _ = pair(translator)
-    anew = shown["axes"]["target"]["ids"][:-1]
+    generated = shown["axes"]["target"]["ids"][:-1]
     # each piece is the likeliest after those before it, in NumPy too
-    logits = ByHand(translator)(source, [vocabulary.bos, *anew])
+    logits = ByHand(translator)(source, [vocabulary.bos, *generated])
     logits[:, vocabulary.never] = -np.inf
-    assert logits[1 : len(anew)].argmax(axis=-1).tolist() == anew[1:]
+    assert logits[1 : len(generated)].argmax(axis=-1).tolist() == generated[1:]
     with pytest.raises(TranslationError, match="not in the model"):
         explain(translator, TEXT, change=Intervention(say=("nowhere to be found",)))
 
@@ -172,7 +172,7 @@ def test_sampling_follows_temperature_and_top_k(translator) -> None:
 
 def test_the_importance_of_a_head_is_the_loss_without_it(translator) -> None:
     source, target = pair(translator)
-    lost = head_importance(translator.inspector_of(source), source, target)
+    losses = head_importance(translator.inspector_of(source), source, target)
     vocabulary = translator.codec.target
     said = [*target, vocabulary.eos]
 
@@ -182,14 +182,14 @@ def test_the_importance_of_a_head_is_the_loss_without_it(translator) -> None:
 
     whole = score(Intervention())
     for kind in ("encoder", "decoder", "cross"):
-        for layer, row in enumerate(lost[kind]):
+        for layer, row in enumerate(losses[kind]):
             for head, value in enumerate(row):
                 off = Intervention(off=(f"{kind}.{layer}.head.{head}",))
                 assert value == pytest.approx(whole - score(off), abs=2e-3)
 
 
 def test_a_gradient_step_lowers_the_loss(translator) -> None:
-    """Against finite differences of the loss in NumPy."""
+    """Finite differences of the loss in NumPy agree with the gradient's norm."""
     source, target = pair(translator)
     engine = translator.inspector_of(source)
     before = {name: tensor.clone() for name, tensor in engine.model.state_dict().items()}
@@ -210,18 +210,18 @@ def test_a_gradient_step_lowers_the_loss(translator) -> None:
     assert step["loss"][1] < step["loss"][0]
     # all weights of the encoder's first layer moved along a random direction
     layer = [name for name in by_hand.weights if name.startswith("encoder.0.")]
-    draw = np.random.default_rng(1)
-    ways = {name: draw.standard_normal(by_hand.weights[name].shape) for name in layer}
-    length = sum(float((way**2).sum()) for way in ways.values()) ** 0.5
+    generator = np.random.default_rng(1)
+    directions = {name: generator.standard_normal(by_hand.weights[name].shape) for name in layer}
+    length = sum(float((direction**2).sum()) for direction in directions.values()) ** 0.5
     ends = []
     for sign in (1, -1):
         for name in layer:
-            by_hand.weights[name] += sign * 1e-4 * ways[name]
+            by_hand.weights[name] += sign * 1e-4 * directions[name]
         ends.append(loss())
         for name in layer:
-            by_hand.weights[name] -= sign * 1e-4 * ways[name]
+            by_hand.weights[name] -= sign * 1e-4 * directions[name]
     slope = (ends[0] - ends[1]) / 2e-4 / length
-    assert abs(slope) <= step["norms"]["encoder.0"]  # no way is steeper than the gradient's
+    assert abs(slope) <= step["norms"]["encoder.0"]  # no direction is steeper than the gradient's
     # to first order the loss falls by the rate times the square of the gradient's norm
     total = sum(norm**2 for norm in step["norms"].values())
     small = gradient_step(engine, source, target, 1e-3 / total)
@@ -237,13 +237,13 @@ def test_a_gradient_step_lowers_the_loss(translator) -> None:
         ("memory.1", "not a part"),
     ],
 )
-def test_a_missing_part_is_refused_by_name(translator, name: str, words: str) -> None:
+def test_an_unknown_part_is_rejected_by_name(translator, name: str, words: str) -> None:
     with pytest.raises(TranslationError, match=words):
         explain(translator, TEXT, change=Intervention(off=(name,)))
 
 
 def test_an_intervention_leaves_the_shared_model_unchanged(translator) -> None:
-    """What others translate meanwhile is translated by the model as it was."""
+    """Other requests use the shared model in the meantime."""
     source, target = pair(translator)
     engine = translator.inspector_of(source)
     assert isinstance(engine, TorchEngine)

@@ -31,7 +31,7 @@ def test_one_inspection_runs_at_a_time(trained, monkeypatch) -> None:
 
 
 def test_studying_all_heads_counts_as_a_pass_for_each(trained, monkeypatch) -> None:
-    """Plus four for the gradient step."""
+    """The gradient step counts as four more."""
     works: list[int] = []
 
     async def run(look, work: int, client: str) -> dict[str, object]:

@@ -46,10 +46,10 @@ def test_a_model_that_splits_sentences_gets_the_whole_text(translator) -> None:
     text = "eins zwei. Drei vier."
     by_sentence = replace(translator.config, {"decoding.split_sentences": True}).decoding
     whole = inspect_sentence(translator, text)
-    asked = inspect_sentence(translator, text, None, Request(decoding=by_sentence))
-    assert asked.translation == whole.translation == translator(text)
-    assert asked.beam == whole.beam
-    assert np.array_equal(asked.maps["cross"], whole.maps["cross"])
+    splitting = inspect_sentence(translator, text, None, Request(decoding=by_sentence))
+    assert splitting.translation == whole.translation == translator(text)
+    assert splitting.beam == whole.beam
+    assert np.array_equal(splitting.maps["cross"], whole.maps["cross"])
 
 
 def test_the_weights_on_the_page_are_those_used_in_the_search(translator, seen) -> None:
@@ -117,7 +117,7 @@ def test_an_axis_joins_pieces_and_leaves_special_ones_alone() -> None:
     assert axis.labels == (">>en<<", "Guten", "Tagé", "</s>")
 
 
-def test_the_tree_holds_the_search(translator, seen) -> None:
+def test_the_tree_equals_the_search(translator, seen) -> None:
     nodes, beam = seen.beam, translator.config.decoding.beam_size
     for number, node in enumerate(nodes):
         if node.parent >= 0:
@@ -130,10 +130,10 @@ def test_the_tree_holds_the_search(translator, seen) -> None:
     for step in range(nodes[-1].step + 1):
         assert sum(node.fate == "kept" for node in nodes if node.step == step) <= beam
     best = [node for node in nodes if node.best]
-    found = translator.translate([TEXT])[0].candidates[0]
-    assert [node.piece for node in best] == [*found.pieces, "</s>"]
+    candidate = translator.translate([TEXT])[0].candidates[0]
+    assert [node.piece for node in best] == [*candidate.pieces, "</s>"]
     assert best[-1].fate == "ended"
-    assert best[-1].total == pytest.approx(sum(found.log_probs), abs=1e-4)
+    assert best[-1].total == pytest.approx(sum(candidate.log_probs), abs=1e-4)
 
 
 def test_the_position_vectors_shown_are_those_added(translator, seen) -> None:
@@ -164,7 +164,7 @@ def test_the_page_needs_no_network(seen) -> None:
     written = page(seen)
     assert "default-src 'none'" in written
     addresses = set(re.findall(r"https?://[^\s\"'<]+", written))
-    # the name of a namespace, which nobody fetches
+    # the name of a namespace, which browsers do not fetch
     assert addresses == {"http://www.w3.org/2000/svg"}
 
 
@@ -185,7 +185,7 @@ def test_a_figure_has_a_cell_for_each_weight(seen) -> None:
             draw(seen, **wrong)
 
 
-def test_a_text_that_cannot_be_inspected_is_refused(translator, trained) -> None:
+def test_inspection_rejects_texts_that_the_model_cannot_take(translator, trained) -> None:
     with pytest.raises(TranslationError, match="text is empty"):
         inspect_sentence(translator, "  ")
     narrow = InspectableTranslator(
@@ -199,7 +199,7 @@ def test_a_text_that_cannot_be_inspected_is_refused(translator, trained) -> None
         inspect_sentence(dragoman.load(f"{trained},{trained}", device="cpu"), TEXT)
 
 
-def test_a_given_translation_is_the_one_inspected(translator) -> None:
+def test_inspection_uses_a_given_translation(translator) -> None:
     seen = inspect_sentence(translator, TEXT, "nine nine", Request())
     assert seen.axes["target"].labels == ("nine", "nine", "</s>")
     assert payload(seen)["translation"] == "nine nine"
