@@ -112,7 +112,7 @@ def test_a_line_that_nobody_has_searched_for_is_not_sent_for_its_share() -> None
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, 30])
 def test_a_share_that_is_none_is_refused(share) -> None:
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+    with pytest.raises(ConfigError, match="from 0 to 1"):
         Deferral(Upper(), share=share)
 
 
@@ -139,7 +139,7 @@ def test_what_gets_no_answer_stays_as_it_was_and_is_counted() -> None:
 
 
 def test_a_limit_that_is_no_probability_is_refused() -> None:
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+    with pytest.raises(ConfigError, match="from 0 to 1"):
         Deferral(Upper(), 60)
 
 
