@@ -117,7 +117,7 @@ class Translation(str):
 
     @property
     def warning(self) -> str:
-        """An obvious error in it; empty if there is none, or if the text was not translated."""
+        """An obvious error in it, or an empty string; always empty for untranslated texts."""
         if self.note or (self.match and self.match.similarity == EXACT):
             return ""
         return reason_for_doubt(self.source, self.text)

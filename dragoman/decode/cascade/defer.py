@@ -27,7 +27,7 @@ class Second(Protocol):
     def name(self) -> str: ...
 
     def translate(self, texts: Sequence[str], source: str, to: str) -> Sequence[str | Exception]:
-        """Return a translation of each text, or the reason why there is none."""
+        """Return a translation of each text, or the error that prevented it."""
         ...
 
 

@@ -258,7 +258,7 @@ def _would_repeat(tokens: list[int], n: int) -> list[int]:
 
 
 def require_attention(engine: Engine, wanted: bool) -> None:
-    """Raise if a search needs attention and the engine has none."""
+    """Raise if a search needs attention from an engine without it."""
     if wanted and not engine.has_attention:
         raise TranslationError(
             "this model has no attention: it cannot give alignments or a coverage penalty."
