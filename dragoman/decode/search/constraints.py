@@ -12,8 +12,6 @@ a hypothesis with all its phrases may end.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -90,21 +88,11 @@ class _Demands:
         return _Progress(progress.met, tuple(places))
 
 
-@dataclass
-class _Tokens:
-    """Classifies the tokens of a vocabulary."""
-
-    vocabulary: Vocabulary
-
-    @cached_property
-    def continuing(self) -> np.ndarray:
-        """Marks the tokens that continue a word."""
-        return np.array(
-            [
-                not piece.startswith(WORD_START) and piece[:1].isalnum()
-                for piece in self.vocabulary.pieces
-            ]
-        )
+def _continuing(vocabulary: Vocabulary) -> np.ndarray:
+    """Mark the tokens that continue a word. (V,)"""
+    return np.array(
+        [not piece.startswith(WORD_START) and piece[:1].isalnum() for piece in vocabulary.pieces]
+    )
 
 
 def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
@@ -113,7 +101,7 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
     require_attention(engine, task.looks)
     beam = task.beam
     eos = engine.target.eos
-    continuing = _Tokens(engine.target).continuing
+    continuing = _continuing(engine.target)
     demands = [_Demands(of_one) for of_one in task.phrases]
     limits = Limits(engine, map(len, sources), task.settings, task.prefixes)
     finished = Finished(len(sources), limits, task.settings, beam, task.nbest)
