@@ -1,7 +1,6 @@
-"""Sources and hypotheses in arrays.
+"""Sources and hypotheses as arrays, which are fast to send between processes.
 
-A GPU finds a sentence's hypotheses in less time than Python takes to read a query from a pipe and
-to write the hypotheses into it as objects.
+A GPU searches faster than Python reads queries from a pipe and writes hypotheses to it as objects.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +15,9 @@ from dragoman.text.subword import Flat
 
 
 class PackedHypotheses(NamedTuple):
-    """The hypotheses of some sentences, sentence by sentence, best first."""
+    """The hypotheses of a list of sentences, concatenated; best first within each sentence."""
 
-    counts: np.ndarray  # of each sentence
+    counts: np.ndarray  # hypotheses per sentence
     tokens: Flat
     log_probs: Flat
     scores: np.ndarray
@@ -26,6 +25,7 @@ class PackedHypotheses(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[Hypotheses]) -> "PackedHypotheses":
+        """Pack hypothesis objects into arrays."""
         every = [*chain.from_iterable(sentences)]
         sizes = np.array([len(one.log_probs) for one in every], dtype=np.int64)
         values = np.fromiter(chain.from_iterable(one.log_probs for one in every), np.float64)
@@ -39,6 +39,7 @@ class PackedHypotheses(NamedTuple):
 
     @classmethod
     def joined(cls, several: "Sequence[PackedHypotheses]") -> "PackedHypotheses":
+        """Concatenate the sentences of several arrays."""
         counts, tokens, log_probs, scores, complete = zip(*several, strict=True)
         return cls(
             np.concatenate(counts),
@@ -49,7 +50,7 @@ class PackedHypotheses(NamedTuple):
         )
 
     def take(self, sentences: np.ndarray) -> "PackedHypotheses":
-        """Those of these sentences, in this order."""
+        """Select sentences by their indices, in this order."""
         numbered = Flat(np.arange(len(self.scores)), self.counts).take(sentences)
         rows = numbered.ids
         return PackedHypotheses(
@@ -61,7 +62,7 @@ class PackedHypotheses(NamedTuple):
         )
 
     def split(self, sizes: Iterable[int]) -> "list[PackedHypotheses]":
-        """Those of so many sentences, of the next so many, and so on."""
+        """Split into consecutive groups with these numbers of sentences."""
         ends = [*accumulate(sizes, initial=0)]
         rows = np.concatenate([[0], self.counts.cumsum()])[ends].tolist()
         return [
@@ -76,6 +77,7 @@ class PackedHypotheses(NamedTuple):
         ]
 
     def unpacked(self) -> list[Hypotheses]:
+        """Convert back to hypothesis objects."""
         tokens, log_probs = map(tuple, self.tokens.lists()), map(tuple, self.log_probs.lists())
         columns = tokens, self.scores.tolist(), log_probs, self.complete.tolist()
         every = map(Hypothesis, *columns)
@@ -83,18 +85,20 @@ class PackedHypotheses(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The hypotheses of sentences with these numbers, in any order."""
+    """The hypotheses of numbered sentences, in any order."""
 
     numbers: np.ndarray
     hypotheses: PackedHypotheses
 
     @classmethod
     def joined(cls, several: "Sequence[Found]") -> "Found":
+        """Concatenate several results."""
         numbers, hypotheses = zip(*several, strict=True)
         return cls(np.concatenate(numbers), PackedHypotheses.joined(hypotheses))
 
     @property
     def in_order(self) -> PackedHypotheses:
+        """The hypotheses sorted by the numbers of their sentences."""
         return self.hypotheses.take(np.argsort(self.numbers))
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a translator: a `Request`, or the same in keywords."""
+"""Translation parameters: a `Request`, or the same as keyword arguments."""
 
 from dataclasses import dataclass, field
 from typing import TypedDict
@@ -12,19 +12,20 @@ from dragoman.text.translation_memory import Memory
 
 @dataclass(frozen=True)
 class Request:
-    """How to translate.
+    """The parameters of a translation.
 
     Attributes:
-        to: Target language, for models with several.
-        source_language: Source language; without it, the model guesses.
-        decoding: Settings of the search; without them, those of the model.
-        nbest: Number of translations of each text.
-        prefix: What each translation must begin with.
+        to: The target language, for models with several.
+        source_language: The source language; detected if empty.
+        decoding: The settings of the search; None uses the model's own.
+        nbest: The number of translations of each text.
+        prefix: A forced prefix of each translation.
         alignments: Whether to link the words of source and translation.
-        sampling: Draw translations instead of searching for the best.
-        glossary: Terms that must be translated as it says.
-        observer: Sees every step of the search.
-        on_step: Called before every step of every search; what it raises ends the search.
+        sampling: How to sample translations; None searches for the best.
+        glossary: Terms with their required translations.
+        observer: Called with every step of the search.
+        on_step: Called before every step of every search; an exception from it ends the search.
+        memory: A translation memory: exact matches replace translations, near ones are reported.
     """
 
     to: str = ""
@@ -37,18 +38,17 @@ class Request:
     glossary: Glossary = NO_TERMS
     observer: Observer | None = None
     on_step: OnStep | None = field(default=None, compare=False)
-    # what was translated before: exact matches are taken over, near ones are shown
     memory: Memory | None = field(default=None, compare=False)
 
 
 class Options(TypedDict, total=False):
-    """What can be said in keywords, as in `translator("Guten Tag!", to="en", nbest=3)`."""
+    """The keyword arguments of a translation: `translator("Guten Tag!", to="en", nbest=3)`."""
 
     to: str  # the target language
-    source: str  # the source language; detected if it is not given
-    beam: int  # hypotheses that search keeps; 1 is greedy
-    nbest: int  # translations of each text
-    prefix: str  # what every translation must begin with
-    alignments: bool  # link words
-    sampling: Sampling  # draw instead of searching
-    glossary: Glossary  # terms that must be translated as it says
+    source: str  # the source language; detected by default
+    beam: int  # beam size; 1 is greedy search
+    nbest: int  # number of translations of each text
+    prefix: str  # forced prefix of every translation
+    alignments: bool  # link the words of source and translation
+    sampling: Sampling  # sample instead of searching
+    glossary: Glossary  # terms with their required translations

@@ -1,7 +1,7 @@
-"""From queries to hypotheses: what has the engine.
+"""Answers queries with hypotheses: sorts them by length, batches them and runs the engine.
 
-Queries are sorted by length and searched in batches, several at once where the engine can do that:
-a core for each, since small steps spread over cores lose much of their time to waiting.
+If the engine can run on a single core, several batches run in parallel, one per core: spreading
+the small operations of one step over cores would lose much time to synchronization.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,19 +20,21 @@ from dragoman.engine.lazy import LazyEngine
 from dragoman.engine.protocol import Engine, group_by_engine
 from dragoman.text.subword import Flat
 
-_USUAL_BEAM = 4  # a batch holds fewer sentences where the beam is wider
-LEAST_ROOM = 32  # positions that a hypothesis takes memory for, however short it is
-_ROUNDS = 2  # batches for each core, if the next ones were all of the same size
-_LEAST_TOKENS = 256  # of a batch, unless there are more cores than batches
+_USUAL_BEAM = 4  # with wider beams, a batch holds fewer sentences
+LEAST_ROOM = 32  # the least number of positions that a hypothesis takes memory for
+_ROUNDS = 2  # batches per core that the remaining sentences are divided into
+_LEAST_TOKENS = 256  # in a batch, unless a smaller one is needed to keep all cores busy
 
 
 class Searcher:
+    """Searches with one engine, choosing the algorithm and the batches."""
+
     def __init__(self, engine: Engine):
         self._engine = engine
         self._searches = [make() for make in SEARCHES.values()]
 
     def load_on(self, place: DeviceSlot) -> None:
-        """Make the engine, if it is not made yet, in this process and at this place."""
+        """Load an engine that is still to be created on this device, in this process."""
         if isinstance(self._engine, LazyEngine):
             self._engine.load_on(place)
 
@@ -43,10 +45,10 @@ class Searcher:
         observer: Observer | None = None,
         at_once: int = 0,
     ) -> list[Hypotheses]:
-        """The hypotheses of each query, best first. What `on_step` raises ends the search.
+        """Return the hypotheses of each query, best first; `on_step` may raise to end the search.
 
-        `at_once`: batches at a time; 0: as many as there are cores. One alone leaves the other
-        cores to searches in other threads.
+        `at_once` is the number of batches to run in parallel, 0 for one per core. With 1, the
+        search stays on one core if the engine can, leaving the others to other threads.
         """
         results: list[Hypotheses] = [[]] * len(queries)
         batches = self.batched(queries, at_once or self.at_once)
@@ -63,8 +65,10 @@ class Searcher:
         return results
 
     def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
-        """The hypotheses of plain queries of one manner; all of it is done with arrays, where the
-        search is one on a GPU."""
+        """Return the hypotheses of plain queries that share one manner.
+
+        On a GPU everything stays in arrays, since Python objects would cost more than the search.
+        """
         task = Task(manner.settings, manner.nbest)
         engine = self._engine.ready
         search = self._search_for(engine, task)
@@ -72,24 +76,24 @@ class Searcher:
             return PackedHypotheses.of(self([Query(ids, manner) for ids in sources.lists()]))
         tokens = search.batch_tokens(engine, manner.width)
         batches = self.batches(sources.lengths, manner.settings, manner.width, 1, tokens)
-        found = []
+        results = []
         for batch in map(np.array, batches):
             numbers, hypotheses = search.by_and_by(engine, sources.take(batch), task)
-            found.append(Found(batch[numbers], hypotheses))
-        return Found.joined(found).in_order
+            results.append(Found(batch[numbers], hypotheses))
+        return Found.joined(results).in_order
 
     @property
     def at_once(self) -> int:
-        """Batches at a time: those that can do without threads of their own, one per thread."""
+        """The number of batches to run in parallel: one per core if the engine can use one core."""
         return 1 if self._engine.single_threaded is None else self._engine.threads
 
     def batched(self, queries: Sequence[Query], at_once: int) -> list[list[int]]:
-        """The numbers of queries that are searched together."""
+        """Group queries into batches, as lists of their indices."""
         groups: dict[object, list[int]] = {}
         on_device = self._engine.searches_on_device
         for row, query in enumerate(queries):
-            # A batch has room for the most outputs that one of its sentences has. On a GPU each of
-            # them is a sentence by itself.
+            # Every sentence of a batch takes the memory of the one with the most given outputs, so
+            # only similar counts share a batch. On a GPU, each output is scored as a sentence.
             room = 0 if on_device else len(query.outputs).bit_length()
             groups.setdefault((query.group, room), []).append(row)
         return [
@@ -97,17 +101,17 @@ class Searcher:
         ]
 
     def work(self, query: Query) -> int:
-        """Positions that the model computes at most to answer a query.
+        """Return an upper bound of the positions that the model computes to answer a query.
 
-        These are its source pieces, and for every hypothesis as many target pieces as it may have.
-        A position of the target takes 2 x layers x width numbers in the KV cache.
+        These are its source pieces and, for every hypothesis, its maximum number of target pieces.
+        A target position takes 2 x layers x width numbers in the KV cache.
         """
         if query.outputs:
             return len(query.ids) + sum(len(output) + 1 for output in query.outputs)
         return len(query.ids) + query.width * self.longest_target(query)
 
     def longest_target(self, query: Query) -> int:
-        """The most pieces that a hypothesis may have: as `Limits` has it, but for one sentence."""
+        """Return the maximum length of a hypothesis, by the same formula as `Limits`."""
         settings, most = query.manner.settings, self._engine.max_length
         longest = int(settings.max_length_ratio * len(query.ids)) + settings.max_length_extra
         return max(1, longest) if most is None else min(max(1, longest), most)
@@ -120,15 +124,16 @@ class Searcher:
         at_once: int,
         tokens: int = 0,
     ) -> list[list[int]]:
-        """Which sources of these lengths are well searched together, `at_once` batches at a time.
+        """Group sources of these lengths into batches, `at_once` of which run in parallel.
 
-        `width`: the hypotheses of each; `tokens`: of a batch, unless the settings say something.
+        `width` is the number of hypotheses per source. `tokens` is the size of a batch if the
+        settings do not define one.
         """
         tokens = settings.batch_tokens or tokens or self._engine.batch_tokens
         on_device = self._engine.searches_on_device
         room = 1 if on_device else LEAST_ROOM
-        # A batch for the usual beam is limited by its tokens. A wider beam takes more memory for
-        # each sentence, so it gets fewer sentences.
+        # With the usual beam, tokens limit a batch. A wider beam takes more memory per sentence, so
+        # its batches hold fewer sentences.
         limit = _Hypotheses(width, _USUAL_BEAM * tokens, room)
         return [*batches_by_length(lengths, tokens, limit, at_once, powers=on_device)]
 
@@ -153,9 +158,9 @@ class Searcher:
     ) -> Iterable[list[Hypotheses]]:
         at_once = min(self.at_once, len(batches))
         one_core = self._engine.single_threaded
-        if one_core is None or at_once < 2 or observer:  # who looks on sees the batches in order
+        if one_core is None or at_once < 2 or observer:  # an observer must see batches in order
             return (self._search(self._engine, batch, on_step, observer) for batch in batches)
-        from concurrent.futures import ThreadPoolExecutor  # a text alone is done sooner without
+        from concurrent.futures import ThreadPoolExecutor  # a single text never needs this import
 
         with ThreadPoolExecutor(at_once) as pool:
             return list(pool.map(lambda one: self._search(one_core, one, on_step, None), batches))
@@ -167,11 +172,11 @@ class Searcher:
         on_step: OnStep | None,
         observer: Observer | None,
     ) -> list[Hypotheses]:
-        """A batch of queries of one group."""
+        """Search for a batch of queries of one group."""
         first, sources = queries[0], [query.ids for query in queries]
-        engine = engine.ready.route(first.ids)  # which is that of the whole batch
+        engine = engine.ready.route(first.ids)  # the same for the whole batch
         manner = first.manner
-        # a forced piece may be on nobody's list
+        # A forced piece may be missing from every shortlist.
         listed = not (first.prefix or first.outputs or first.phrases is not None)
         if not (listed and manner.settings.shortlist):
             engine = engine.without_shortlist
@@ -191,7 +196,7 @@ class Searcher:
             spare=first.spare,
         )
         search = self._search_for(engine, task)
-        if not isinstance(search, RecordedSearch):  # which sees to that itself
+        if not isinstance(search, RecordedSearch):  # it converts the model itself
             engine = engine.at_precision(manner.settings.precision)
         return search(engine, sources, task)
 
@@ -200,13 +205,14 @@ class Searcher:
 
 
 class _Hypotheses(NamedTuple):
-    """What the hypotheses of a batch take: keys and values for `positions` in all."""
+    """Limits a batch by the KV cache of its hypotheses: `positions` in total."""
 
     beam: int
     positions: int
-    room: int  # positions of a hypothesis at least
+    room: int  # the least number of positions per hypothesis
 
     def most_sentences(self, longest: int) -> int:
+        """Return how many sentences of this length fit into a batch."""
         return max(1, self.positions // (self.beam * max(longest, self.room)))
 
 
@@ -217,22 +223,22 @@ def batches_by_length(
     at_once: int = 1,
     powers: bool = False,
 ) -> Iterator[list[int]]:
-    """Row numbers grouped by length, longest first (memory shows at once).
+    """Yield the indices of batches of similar length, longest first to fail early on memory.
 
-    A batch is limited by its padded tokens and, in a search, by what its hypotheses take. Where
-    several are searched at once, they become smaller towards the end: each takes its part of what
-    is left, so that all cores end at about the same time. `powers`: a batch has a power of two of
-    rows, as many as a recorded search has room for.
+    A batch is limited by its padded tokens and, in a search, by the memory of its hypotheses.
+    Parallel batches become smaller towards the end, so that all cores finish at about the same
+    time. `powers` rounds the size of a batch down to a power of two, the sizes that CUDA graphs
+    are recorded for.
     """
     counts = np.asarray(lengths)
     order = np.argsort(-counts, kind="stable")
-    # Tokens of each and of all that come after it.
-    left = np.cumsum(counts[order][::-1])[::-1]
+    # The tokens that remain from each sentence to the end.
+    remaining = np.cumsum(counts[order][::-1])[::-1]
     least = min(_LEAST_TOKENS, int(counts.sum()) // at_once)
     start = 0
     while start < len(order):
         longest = max(1, int(counts[order[start]]))
-        share = max(least, int(left[start]) // (_ROUNDS * at_once)) if at_once > 1 else tokens
+        share = max(least, int(remaining[start]) // (_ROUNDS * at_once)) if at_once > 1 else tokens
         most = max(1, min(tokens, share) // longest)
         if hypotheses is not None:
             most = min(most, hypotheses.most_sentences(longest))

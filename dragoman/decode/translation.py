@@ -1,4 +1,4 @@
-"""The translations of a text: those of its parts joined, and what is known of their words."""
+"""Translation results: candidates, their alignments and probabilities, and how parts are joined."""
 
 import math
 from collections.abc import Sequence
@@ -21,10 +21,11 @@ class Candidate:
     Attributes:
         text: The translation.
         score: Its log-probability, with the penalties of the search.
-        pieces: What the model said, piece by piece.
+        pieces: The subwords of the model's output.
         log_probs: The log-probability of each piece, and of the end.
         alignment: Pairs of a source word and a target word, counted from 0.
-        looked: How much each word looked at each source word, until promises are kept. (T, S)
+        looked: The attention of each target word to each source word (T, S), which only glossary
+            terms need; None in results.
     """
 
     text: str
@@ -36,11 +37,11 @@ class Candidate:
 
 
 class Translation(str):
-    """The best translation of a text, as a `str` that knows more.
+    """The best translation of a text, a `str` with details such as alternatives and alignments.
 
-    `source` is the text itself, `candidates` are its translations, best first. `note` says why the
-    text was left as it is, if it was; `adapted`, whether a gate let it pass to an adapter; `by`,
-    who translated it, if that was somebody else than the first model.
+    `source` is the source text, and `candidates` are its translations, best first. `note` gives the
+    reason if the text was not translated. `adapted` is true if an adapter translated it, and `by`
+    names the second translator if one was used.
 
     >>> found = Translation("Guten Tag!", (Candidate("Hello!", -0.4), Candidate("Hi!", -1.2)))
     >>> found == "Hello!", found.score, found.alternatives
@@ -97,12 +98,12 @@ class Translation(str):
 
     @property
     def alignment(self) -> tuple[tuple[int, int], ...]:
-        """Links of words, (source, target), counted from 0; empty unless they were asked for."""
+        """Links of words (source, target), counted from 0; empty unless requested."""
         return self.candidates[0].alignment
 
     @property
     def estimate(self) -> Estimate | None:
-        """How good it probably is; None where no model has searched, as for an exact match."""
+        """The estimated quality; None if no model translated the text, as for an exact match."""
         best = self.candidates[0]
         if not best.log_probs:
             return None
@@ -110,20 +111,20 @@ class Translation(str):
 
     @property
     def confidence(self) -> float:
-        """The probability that it is good; 1 where nothing was estimated."""
+        """The probability that it is good; 1 if there is no estimate."""
         estimate = self.estimate
         return estimate.good if estimate else 1.0
 
     @property
     def warning(self) -> str:
-        """What is wrong with it at first sight, unless the text was to be left as it is."""
+        """An obvious error in it, or an empty string; always empty for untranslated texts."""
         if self.note or (self.match and self.match.similarity == EXACT):
             return ""
         return reason_for_doubt(self.source, self.text)
 
     @property
     def alternatives(self) -> list[str]:
-        """The other translations, best first; none unless `nbest` asked for them."""
+        """The other translations, best first; empty unless `nbest` is more than 1."""
         return [candidate.text for candidate in self.candidates[1:]]
 
     def __repr__(self) -> str:
@@ -133,10 +134,10 @@ class Translation(str):
 
 
 def merged(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Candidates that read the same become one, as probable as all of them together; best first.
+    """Merge candidates with the same text, summing their probabilities; best first.
 
-    One text has several segmentations into subwords, and search takes each for a translation of
-    its own. If two of them differ in one word alone, that word gets the probability of both.
+    A text has several segmentations into subwords, and a search returns each as a hypothesis of its
+    own. If two of them differ in only one word, that word gets the probability of both.
     """
     by_text: dict[str, Candidate] = {}
     for candidate in candidates:
@@ -146,7 +147,7 @@ def merged(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 
 def _together(known: Candidate, other: Candidate) -> Candidate:
-    """Two segmentations of one text: the pieces of the likelier one, the probability of both."""
+    """Merge two segmentations of a text: the pieces of the first, the probability of both."""
     total, more = sum(known.log_probs), sum(other.log_probs)
     if not total or not more or known.pieces == other.pieces:
         return known
@@ -161,17 +162,17 @@ def _together(known: Candidate, other: Candidate) -> Candidate:
             mine = sum(known.log_probs[here])
             gain = float(np.logaddexp(mine, sum(other.log_probs[there]))) - mine
             log_probs[here.start] += gain
-    # The score is the log-probability divided by something that depends on the length alone.
+    # The length penalty depends only on the length, so the score scales with the log-probability.
     return replace(known, score=known.score * both / total, log_probs=tuple(log_probs))
 
 
 def reworded(candidate: Candidate, text: str, pieces: tuple[str, ...]) -> Candidate:
-    """A candidate in which some words were changed by others than the model.
+    """Return a candidate with some of its words replaced.
 
-    The other words keep their log-probabilities and what they looked at. New words are certain,
-    since the model was not asked, and looked at what those looked at whose place they take.
+    Unchanged words keep their log-probabilities and attention. New words count as certain, since
+    the model did not choose them, and take over the attention of the words that they replace.
     """
-    from difflib import SequenceMatcher  # only terms need it
+    from difflib import SequenceMatcher  # imported late, since only terms need it
 
     spans, new_spans = _spans(candidate.pieces), _spans(pieces)
     words, new_words = (
@@ -184,6 +185,7 @@ def reworded(candidate: Candidate, text: str, pieces: tuple[str, ...]) -> Candid
         None, words, new_words, autojunk=False
     ).get_opcodes():
         for place in range(start, end):
+            # An inserted word replaces nothing, so it gets the attention of its neighbors.
             old = slice(first, last) if first < last else slice(max(0, first - 1), first + 1)
             if kind == "equal":
                 old = slice(first + place - start, first + place - start + 1)
@@ -203,10 +205,7 @@ def reworded(candidate: Candidate, text: str, pieces: tuple[str, ...]) -> Candid
 
 
 def joined(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple[Candidate, ...]:
-    """The candidates of a text from those of its parts.
-
-    The best joins the best, the second the second, and so on.
-    """
+    """Join the candidates of a text's parts by rank: the best ones, the second ones, and so on."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -219,7 +218,7 @@ def joined(parts: list[tuple[Candidate, ...]], source_words: list[int]) -> tuple
 
 
 def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
-    """One after the other, the word numbers of alignments shifted by the words before."""
+    """Concatenate candidates, and shift the word numbers of their alignments."""
     alignment: list[tuple[int, int]] = []
     source = target = 0
     for part, words in zip(parts, source_words, strict=True):
@@ -229,6 +228,7 @@ def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
         " ".join(part.text for part in parts),
         sum(part.score for part in parts),
         tuple(piece for part in parts for piece in part.pieces),
+        # Only the last part keeps the log-probability of its end.
         (
             *(value for part in parts[:-1] for value in part.log_probs[: len(part.pieces)]),
             *parts[-1].log_probs,
@@ -238,9 +238,9 @@ def _concatenate(parts: list[Candidate], source_words: list[int]) -> Candidate:
 
 
 def align_words(looked: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """For each target word the source word that it looked at most.
+    """Link each target word to the source word with the most attention, as (source, target).
 
-    Links are (source, target) pairs. `looked`: (T, S), as `word_attention` has it.
+    `looked` (T, S) is a result of `word_attention`.
 
     >>> align_words(word_attention(["▁ja", "</s>"], ["▁yes"], np.array([[0.9, 0.1]])))
     ((0, 0),)
@@ -253,44 +253,47 @@ def align_words(looked: np.ndarray) -> tuple[tuple[int, int], ...]:
 def word_attention(
     source: Sequence[str], target: Sequence[str], attention: np.ndarray, punctuation: bool = True
 ) -> np.ndarray:
-    """What the pieces of each target word looked at, summed over those of each source word.
+    """Sum the attention between pieces into attention between words. (target, source)
 
-    A row for each target word, a column for each source word. `punctuation`: marks count as part
-    of the word that they stand at. The full stop behind a sentence's last word looks at the other
-    sentence's last word, whether or not that is its translation.
+    `punctuation` counts marks as part of the word they are attached to. Leaving them out is more
+    exact: a final full stop attends to the last word of the other sentence, even if the last words
+    do not correspond.
     """
     source_words, target_words = (
         np.array(words_of_pieces(pieces) if punctuation else _without_marks(pieces), dtype=int)
         for pieces in (source, target)
     )
-    by_word = _summed(attention[: len(target)], target_words)  # (T, pieces of the source)
+    # The slices cut off the ends of sentence, which belong to no word.
+    by_word = _summed(attention[: len(target)], target_words)  # (target words, source pieces)
     return _summed(by_word.T[: len(source)], source_words).T
 
 
 def _without_marks(pieces: Sequence[str]) -> list[int]:
-    """As `words_of_pieces`, but marks belong to no word, unless it consists of them.
+    """Number the words of pieces, with -1 for punctuation marks attached to a word.
 
     >>> _without_marks(["▁Ja", ".", "▁–"])
     [0, -1, 1]
     """
     words = words_of_pieces(pieces)
     spelled = [any(map(str.isalnum, piece)) for piece in pieces]
-    with_letters = {word for word, has_some in zip(words, spelled, strict=True) if has_some}
+    with_letters = {word for word, is_spelled in zip(words, spelled, strict=True) if is_spelled}
+    # A word of marks only, such as a dash, remains a word.
     return [
-        word if has_some or word not in with_letters else -1
-        for word, has_some in zip(words, spelled, strict=True)
+        word if is_spelled or word not in with_letters else -1
+        for word, is_spelled in zip(words, spelled, strict=True)
     ]
 
 
 def _summed(rows: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """The sum of each word's rows; a negative number is no word."""
+    """Sum the rows of each word; negative word numbers are ignored."""
     sums = np.zeros((words.max(initial=-1) + 1, rows.shape[1]), dtype=rows.dtype)
+    # Unlike `sums[words] += rows`, this also adds repeated indices.
     np.add.at(sums, words[words >= 0], rows[words >= 0])
     return sums
 
 
 def _spans(pieces: Sequence[str]) -> list[slice]:
-    """Where each word's pieces stand."""
+    """Return the slice of pieces of each word."""
     numbers = words_of_pieces(pieces)
     starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
     ends = [*starts[1:], len(numbers)] if starts else []
@@ -298,13 +301,12 @@ def _spans(pieces: Sequence[str]) -> list[slice]:
 
 
 def count_words(pieces: Sequence[str]) -> int:
+    """Count the words of a text given in pieces."""
     return max(words_of_pieces(pieces), default=-1) + 1
 
 
 def word_probabilities(pieces: Sequence[str], log_probs: Sequence[float]) -> list[float]:
-    """How probable each word was, given the source and the words before it.
-
-    That is the product over its pieces.
+    """Compute the probability of each word, which is the product over its pieces.
 
     >>> word_probabilities(["▁sleep", "ing", "."], [math.log(0.5), math.log(0.5), 0.0, -1.0])
     [0.25]

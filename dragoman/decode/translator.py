@@ -1,7 +1,7 @@
-"""Text to text: what everything that translates goes through.
+"""The public `Translator`, from text to text.
 
-Lines are taken in windows, and each window goes through the pipeline (`pipeline.py`), whose queries
-the engine answers here.
+It cuts the input into windows of lines, runs each through the pipeline (`pipeline.py`), and answers
+the pipeline's queries with the engine.
 """
 
 from collections import deque
@@ -37,37 +37,39 @@ from dragoman.text.languages import known_code
 
 T = TypeVar("T")
 WINDOW_LINES = 2048
-AHEAD = 2  # windows that are begun before the one in front of them is done
-_WINDOW_CHARACTERS = 2**19  # a window ends with the line that reaches this
-_CHARACTERS = 3  # of a piece, or a little more: a chunk should be no larger than a batch
+AHEAD = 2  # windows in progress while the caller waits for the first of them
+_WINDOW_CHARACTERS = 2**19  # a window also ends when it reaches this many characters
+_CHARACTERS = 3  # a low estimate of the characters per piece, so that chunks stay within a batch
 _TAG_AND_END = 2  # pieces
-# Lines of a window for each process: fewer are translated sooner without any.
-_LEAST_LINES = 32
-# That a process takes at once, where there are enough for all: of each, a sentence or two are
-# searched for again, and together that takes less time.
+_LEAST_LINES = 32  # lines of a window per process below which forking does not pay
+# Batches per chunk. A sentence or two of every batch is searched for a second time, and a process
+# with several batches can batch these second searches.
 _BATCHES = 8
-_LEAST_ON_GPU = 512  # of a window, which one process takes
-_MOST_PROCESSES = 32  # by default: each takes some hundred megabytes of its own
+_LEAST_ON_GPU = 512  # lines of a window below which forking does not pay on a GPU
+_MOST_PROCESSES = 32  # by default, since each takes a few hundred megabytes
 _MOST_ON_GPU = 128
-_WAITING = 8  # for each core, where one of them waits for a GPU most of the time
+_WAITING = 8  # processes per core on a GPU, since each mostly waits for the GPU
 
 
 class Window(NamedTuple):
-    first: int  # lines that came before these
+    """Consecutive lines of the input."""
+
+    first: int  # number of lines before these
     lines: Sequence[str]
 
 
 def numbered(windows: Iterable[Sequence[str]], first: int = 0) -> Iterator[Window]:
-    """Windows that follow each other, behind so many lines."""
+    """Number consecutive windows by their first line, starting from `first`."""
     for lines in windows:
         yield Window(first, lines)
         first += len(lines)
 
 
 class Translator:
-    """`bundle`: what the engine was made of, where another can be made of it to look inside.
+    """Translates texts with a model: `Translator.load` reads one from a bundle.
 
-    `notes`: what a user should know about the model, in lines to be shown.
+    `bundle` is the source of the engine, if it was created from a single one. `notes` are warnings
+    about the model to show to the user.
     """
 
     def __init__(
@@ -96,13 +98,13 @@ class Translator:
         text: str = "",
         later: bool = False,
     ) -> Self:
-        """A translator from a bundle's folder; several, joined by commas, make an ensemble.
+        """Load a translator from a bundle's folder; several, joined by commas, are an ensemble.
 
-        `engine` "auto" takes ONNX Runtime for a bundle made for it, or if torch is missing, unless
-        a GPU is asked for. `threads` are those of the process on a CPU; 0: one for each core.
-        Without a model, the languages choose one of the package's own; if there is no source
-        language, it is detected from the text. `later`: on a GPU, the engine may be made with the
-        first search, and what is wrong there is told then.
+        The engine "auto" is ONNX Runtime for a bundle exported to it or if torch is missing, unless
+        `device` is a GPU. `threads` is the number of CPU threads, 0 for one per core. Without
+        `model`, the languages choose a bundled model, and a missing source language is detected
+        from `text`. `later` allows an engine on a GPU to be created by the first search, which then
+        raises any errors of loading it.
         """
         folders = model_folders(model, source, target, text)
         bundles = [read_bundle(folder) for folder in folders]
@@ -118,7 +120,7 @@ class Translator:
                 notes.append(
                     f"{folder}: its training has not ended; this is {bundle.card[UNFINISHED]}."
                 )
-        later = later and len(bundles) == 1  # those who vote take each step together
+        later = later and len(bundles) == 1  # an ensemble takes its steps in one process
         engines = [make_engine(bundle, device, engine, threads, later) for bundle in bundles]
         if len(engines) > 1:
             from dragoman.engine.ensemble import Ensemble
@@ -133,13 +135,13 @@ class Translator:
         self.close()
 
     def close(self) -> None:
-        """Free the engine, its weights and its threads. A closed translator translates no more."""
+        """Free the engine, its weights and its threads; any later use raises TranslationError."""
         self.__dict__.clear()
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Asked for what is not there: nothing is, once it is closed."""
+            """Raise TranslationError for every attribute after `close`."""
             if not self.__dict__ and not name.startswith("__"):
                 raise TranslationError("this translator is closed.")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -158,12 +160,12 @@ class Translator:
         request: Request = Request(),
         **options: Unpack[Options],
     ) -> Translation | list[Translation]:
-        """One text, or several, translated. A translation is a `str` that knows more about itself.
+        """Translate one text or several. A translation is a `str` with additional attributes.
 
             translator.translate("Wo ist der Bahnhof?", to="en")
             translator.translate(["Guten Morgen.", "Danke!"], beam=8, nbest=3)
 
-        Options change the request; without any, the model's own settings are used.
+        Options override fields of the request. By default, the model's own settings apply.
         """
         if isinstance(texts, str):
             return next(self.stream([texts], request, **options))
@@ -174,11 +176,11 @@ class Translator:
     __call__ = translate
 
     def map(self, values: Iterable[Any], **options: Unpack[Options]) -> Any:
-        """A column of a table, translated: a pandas or Polars Series keeps its index and name.
+        """Translate a column of a table; a pandas or Polars Series keeps its index and name.
 
             frame["english"] = translator.map(frame["german"], to="en")
 
-        Missing values stay missing; a text that comes several times is translated once.
+        Missing values are preserved, and a text that occurs several times is translated once.
         """
         from dragoman.decode.columns import map_column
 
@@ -193,25 +195,25 @@ class Translator:
         processes: int = 1,
         **options: Unpack[Options],
     ) -> Iterator[Translation]:
-        """Translations in the order of the lines, as they come; memory holds one window of lines.
+        """Yield translations in the order of the lines, holding one window of lines in memory.
 
             for translation in translator.stream(open("book.de"), to="en", processes=8):
                 print(translation)
 
-        `window`: lines that are read before the first of them is translated; `first`: lines that
-        came before these; `processes`: how many translate at once (0: one for each core), which
-        makes no difference to what they say (`decode/processes.py`).
+        `window` is the number of lines to read before translating them, and `first` the number of
+        lines before these. `processes` is the number of processes (0 for one per core), which does
+        not change the translations (`decode/processes.py`).
         """
         request = self.check(self.request(request, options))
-        # A window's candidates are all in memory: the more of them a line has, the fewer lines.
+        # All candidates of a window are in memory, so more candidates per line mean fewer lines.
         cut = _windows(lines, window or max(1, WINDOW_LINES // request.nbest))
         windows = numbered(cut, first)
         if processes != 1:
             for translations in self.windows(windows, request, lambda one: one, processes):
                 yield from translations
             return
-        for number, taken in windows:
-            yield from self.run(self.pipeline.translate(taken, request, number), request)
+        for number, chunk in windows:
+            yield from self.run(self.pipeline.translate(chunk, request, number), request)
 
     def windows(
         self,
@@ -221,29 +223,30 @@ class Translator:
         processes: int = 0,
         ahead: int = AHEAD,
     ) -> Generator[list[T], None, None]:
-        """What `show` makes of the translations of each window, in the order of the lines.
+        """Yield the results of `show` for the translations of each window, in order.
 
-        `processes`: at most so many; 0: one for each core, within reason. `ahead`: windows that are
-        begun before the one in front of them is done. Where processes cannot be forked, or a window
-        is too small for them to pay, this process does all of it.
+        `processes` is the most processes to use, 0 for a number that fits the machine. `ahead` is
+        the number of windows in progress before the first result is awaited. If processes cannot
+        be forked, or a window is too small for them to pay, this process translates it.
         """
-        # Only here: a text is translated sooner than what several processes need is imported.
+        # Imported late, since importing multiprocessing takes longer than translating a text.
         from dragoman.decode.processes import Forks, Search, WindowUnderWay, can_fork
 
         request = self.check(request)
         on_device = self.engine.searches_on_device
-        # Where they wait for a GPU most of the time, several for each keep the cores busy.
+        # Processes that mostly wait for a GPU need to be several per core to keep it busy.
         usual = usable_cores() * _WAITING if on_device else self.engine.threads
         processes = processes or min(usual, _MOST_ON_GPU if on_device else _MOST_PROCESSES)
-        # What is drawn depends on the numbers of the lines, and an observer wants to see all steps.
+        # Samples depend on line numbers, which chunks do not preserve, and callbacks must run in
+        # this process.
         watched = request.sampling or request.observer or request.on_step
         divided = not watched and processes > 1 and can_fork()
         one_core = self.engine.single_threaded if divided else None
         alone = self._with_engine(one_core) if one_core is not None else None
-        # A GPU stays with this process: the others do the work with text.
+        # A GPU engine cannot be forked, so other processes handle text and send their queries here.
         divided = alone is not None or (divided and on_device)
         if alone is None:
-            ahead = max(ahead, 2 * processes)  # each takes a whole window
+            ahead = max(ahead, 2 * processes)  # each process takes a whole window
 
         def translate(lines: Sequence[str], ask: Search) -> list[T]:
             if alone is None:
@@ -266,8 +269,8 @@ class Translator:
                 texts = [[lines[row] for row in rows] for rows in chunks]
                 if forks is None:
                     if alone is not None:
-                        # What a search needs is made with its first sentence. Made here, it is
-                        # made once.
+                        # An engine sets up its caches with its first sentence. Doing that before
+                        # the fork lets all processes share them.
                         for engine in alone.engine.variants:
                             alone._with_engine(engine).translate(lines[:1], request)
                     count = min(processes, len(texts)) if alone is not None else processes
@@ -286,14 +289,13 @@ class Translator:
                 yield under_way.popleft().result()
 
     def _places(self) -> list[DeviceSlot]:
-        """Where processes of their own may run the model: one that is made stays where it is."""
+        """Return the devices for engine processes; empty if the engine already exists here."""
         engine = self.engine
         later = isinstance(engine, LazyEngine) and not engine.is_made
         return plan_device_slots(usable_cores()) if later else []
 
     def _chunks(self, lines: Sequence[str], request: Request, processes: int) -> list[list[int]]:
-        """Numbers of lines that one process takes at once: some batches, as far as can be told
-        before the lines are cut into pieces."""
+        """Divide lines into chunks of several batches each, estimating lengths from characters."""
         lengths = [_TAG_AND_END + len(line) // _CHARACTERS for line in lines]
         proposer = self.pipeline.proposer
         settings, width = proposer.settings(request), proposer.width(request)
@@ -304,7 +306,7 @@ class Translator:
         return Translator(engine, self.codec, self.config, self.bundle)
 
     def run(self, life: Life[T], request: Request = Request()) -> T:
-        """The result of a life of the pipeline, whose queries the engine answers."""
+        """Run a pipeline coroutine to its result, answering its queries with the engine."""
 
         def search(queries: list[Query]) -> list[Answer]:
             return [*self.searcher(queries, request.on_step, request.observer)]
@@ -317,14 +319,14 @@ class Translator:
         request: Request = Request(),
         **options: Unpack[Options],
     ) -> AsyncIterator[Translation]:
-        """The same for lines that come one by one: each is translated when it is there.
+        """Translate lines as they arrive, each on its own.
 
             async for translation in translator.stream_async(chat, to="en"):
                 await send(translation)
 
-        The model works in a thread, and the event loop stays free.
+        The model runs in a thread, so that the event loop is not blocked.
         """
-        import asyncio  # few need it, and every start of the command line would wait for it
+        import asyncio  # imported late, since it would slow down every start of the command line
 
         request = self.request(request, options)
         async for line in lines:
@@ -332,7 +334,7 @@ class Translator:
             yield translation
 
     def request(self, request: Request, options: Options) -> Request:
-        """A request with some of its fields given as keywords."""
+        """Return the request with the keyword options applied."""
         changes: dict[str, Any] = dict(options)
         if "source" in changes:
             changes["source_language"] = changes.pop("source")
@@ -343,16 +345,16 @@ class Translator:
         return replace(request, **changes)
 
     def forced_pieces(self, text: str, request: Request = Request()) -> tuple[str, ...]:
-        """What the translation of a text must begin with in this model; no candidate shows it."""
+        """Return the pieces that the model forces at the start; candidates do not include them."""
         ids = self.codec.forced_start(self.pipeline.splitter.target(text, request))
         return tuple(self.codec.target.pieces[i] for i in ids)
 
     def encode_whole(self, text: str, request: Request = Request()) -> list[int]:
-        """A text's ids, where the model can look at all of it at once."""
+        """Encode a text without splitting it; raises if it is too long for the model."""
         return self.pipeline.splitter.encode_whole(text, self.check(request))
 
     def check(self, request: Request) -> Request:
-        """Refuse what this model or search cannot do; the request with the model's own codes."""
+        """Raise if the model cannot fulfill a request; return it with its own language codes."""
         known = self.codec.languages.sources
         request = replace(
             request,
@@ -387,7 +389,7 @@ class Translator:
 
 
 def _windows(lines: Iterable[str], most: int) -> Iterator[list[str]]:
-    """So many lines at a time, fewer where they are long."""
+    """Yield windows of `most` lines, or fewer if the lines are long."""
     window: list[str] = []
     characters = 0
     for number, line in enumerate(lines, 1):

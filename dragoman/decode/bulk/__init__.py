@@ -1,1 +1,1 @@
-"""Translating files too large for one sitting: in shards, on many workers, through kills."""
+"""Translates large files in shards, on many workers, resuming after interruptions."""

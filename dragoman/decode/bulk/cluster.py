@@ -1,7 +1,7 @@
-"""Shards on a Ray cluster: one that is running, or one started on this machine's cores.
+"""Translates shards on a Ray cluster: a running one, or one started on this machine.
 
-Ray finds workers a place, starts them anew when they die and gives them their shards again; what
-stands here is who gets how many cores, and what becomes of a shard that fails over and over.
+Ray places the workers, restarts them when they die and retries their shards. This module decides
+how many cores each worker gets, and reports shards that fail on every retry.
 """
 
 import logging
@@ -20,16 +20,13 @@ from dragoman.decode.bulk.job import RETRIES, Job, Worker
 from dragoman.decode.bulk.shards import Shard
 from dragoman.errors import ConfigError, RunError
 
-_OBJECT_STORE_BYTES = 2**28  # shards under way; Ray would take a third of the memory
+_OBJECT_STORE_BYTES = 2**28  # enough for the shards in flight; Ray's default is far larger
 
 
 def scatter(
     shards: Iterable[Shard], job: Job, fingerprint: str, workers: int, address: str
 ) -> Generator[tuple[Shard, str | Exception], None, None]:
-    """Each shard with its part, in the order in which they are done.
-
-    A shard comes with its last error if no retry helped.
-    """
+    """Yield each shard with its part as workers finish it, or with its error if no retry helped."""
     job = replace(job, model=",".join(str(Path(folder).absolute()) for folder in job.folders))
     gpus = int(job.device == "cuda")
     with _cluster(address):
@@ -39,10 +36,10 @@ def scatter(
             for node in nodes
         ]
         threads = threads_per_worker(places, workers)
-        hire = ray.remote(Worker).options(
+        remote_worker = ray.remote(Worker).options(
             num_cpus=threads, num_gpus=gpus, max_restarts=-1, max_task_retries=RETRIES
         )
-        free = [hire.remote(job, fingerprint, threads) for _ in range(workers)]
+        free = [remote_worker.remote(job, fingerprint, threads) for _ in range(workers)]
         running: dict[Any, tuple[Any, Shard]] = {}
 
         def next_done() -> tuple[Shard, str | Exception]:
@@ -54,20 +51,21 @@ def scatter(
             except ray.exceptions.RayError as error:
                 return shard, getattr(error, "cause", error)
 
+        # One shard per worker at a time, so memory holds no more shards than there are workers.
         for shard in shards:
             done = None if free else next_done()
             worker = free.pop()
             running[worker.attempt.options(retry_exceptions=True).remote(shard)] = worker, shard
-            if done is not None:  # handed on when the worker is busy again
+            if done is not None:  # only now, so that the worker is busy while the caller writes
                 yield done
         while running:
             yield next_done()
 
 
 def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
-    """The most threads that each worker can have.
+    """Return the most threads that every worker can have.
 
-    `places`: for each node its cores, and the most workers that it takes.
+    `nodes`: the cores of each node, and the most workers that it can take.
 
     >>> threads_per_worker([(8, 99)], 3), threads_per_worker([(3, 99), (3, 99)], 3)
     (2, 1)
@@ -84,7 +82,7 @@ def threads_per_worker(nodes: Sequence[tuple[int, int]], workers: int) -> int:
 
 @contextmanager
 def _cluster(address: str) -> Iterator[None]:
-    """Connected to a cluster; what Ray says of workers that die goes to standard error."""
+    """Connect to a cluster, or start one; Ray's own messages go to standard error."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     _check_address(address)
     own = {
@@ -108,7 +106,7 @@ def _cluster(address: str) -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Ray would try for ten minutes to reach an address where nobody answers."""
+    """Raise if no server listens at the address, which Ray would try to reach for ten minutes."""
     host, colon, port = address.rpartition(":")
     if colon and port.isdecimal() and "/" not in host:
         try:

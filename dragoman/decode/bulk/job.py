@@ -1,4 +1,4 @@
-"""What is asked of every worker: a model, how to translate with it, how to write what it says."""
+"""The job that every worker does: which model to load, how to translate, and how to format."""
 
 import hashlib
 import platform
@@ -20,14 +20,15 @@ from dragoman.errors import BundleError, DragomanError
 from dragoman.storage.version import __version__
 
 RETRIES = 3
-"""How often a shard that failed is tried again."""
+"""The number of retries of a shard that failed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to translate with, how, and how to write it.
+    """Holds the model, the request and the output format of a translation job.
 
-    `show` gives the lines for a translation, if any. Its repr names all that it depends on.
+    `show` returns the output lines of a translation, or an empty string. Its repr must include
+    everything that its output depends on, since the fingerprint hashes it.
     """
 
     model: str
@@ -38,21 +39,18 @@ class Job:
 
     @property
     def folders(self) -> list[str]:
-        """Where the model lies; of a bundled one, as the languages of the request say."""
+        """The folders of the model; the request's languages choose among the bundled models."""
         return model_folders(self.model, self.request.source_language, self.request.to)
 
     def fingerprint(self) -> str:
-        """A hash of all that decides what a shard becomes.
-
-        Two jobs of equal fingerprints write equal parts.
-        """
+        """Hash everything that a part depends on, so that equal fingerprints mean equal parts."""
         models = [read_manifest(Path(folder)) for folder in self.folders]
         parts = (__version__, models, self.request, self.show, self.device, self.engine)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _part(shard: Shard, written: Sequence[tuple[str, str]]) -> str:
-    """The text of a shard's part; a line on standard error says what was left as it is."""
+    """Join the text of a shard's part, and report lines left untranslated on standard error."""
     notes = [(shard.first + i, note) for i, (_, note) in enumerate(written, 1) if note]
     if notes:
         line, note = notes[0]
@@ -62,21 +60,18 @@ def _part(shard: Shard, written: Sequence[tuple[str, str]]) -> str:
 
 
 class Worker:
-    """Translates shards, in this process or in one of its own.
-
-    The model is loaded with the first shard.
-    """
+    """Translates shards, in this process or as a Ray actor; loads the model with the first one."""
 
     def __init__(self, job: Job, fingerprint: str, threads: int = 0):
         self._job, self._fingerprint, self._threads = job, fingerprint, threads
 
     def translate(self, shard: Shard) -> str:
-        """The text of a shard's part."""
+        """Return the text of a shard's part."""
         translations = self._translator.stream(shard.lines, self._job.request, first=shard.first)
         return _part(shard, [self._written(translation) for translation in translations])
 
     def translate_all(self, shards: Iterable[Shard]) -> Generator[tuple[Shard, str], None, None]:
-        """Each shard with its part, in order, by as many processes as this one has cores."""
+        """Yield each shard with its part, in order, using one process per core."""
         shards, begun = tee(shards)
         windows = (Window(shard.first, shard.lines) for shard in begun)
         parts = self._translator.windows(windows, self._job.request, self._written)
@@ -86,13 +81,13 @@ class Worker:
                 yield shard, _part(shard, written)
 
     def _written(self, translation: Translation) -> tuple[str, str]:
-        """The lines that stand for a translation, and what is to be said about it."""
+        """Return a translation's output lines, and its note, if any."""
         return self._job.show(translation), translation.note
 
     def attempt(self, shard: Shard) -> str | DragomanError:
-        """The same, but a user's mistake is returned, not raised.
+        """Translate a shard like `translate`, but return a user's error instead of raising it.
 
-        Ray would try again, and the mistake would not go away.
+        Ray retries after an exception, and such an error would only occur again.
         """
         try:
             return self.translate(shard)

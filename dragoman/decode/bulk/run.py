@@ -1,7 +1,4 @@
-"""From a file to its translation, in shards.
-
-Shards that are done are kept. The others are made here or by workers on Ray.
-"""
+"""Translates a file in shards, in this process or by workers on Ray, and keeps finished shards."""
 
 import sys
 import time
@@ -17,8 +14,8 @@ from dragoman.decode.bulk.shards import Parts, Shard, cut
 from dragoman.decode.translator import WINDOW_LINES
 from dragoman.errors import ConfigError, DragomanError, RunError, needs_package
 
-_TELL_EVERY_S = 30.0  # how far a job is, where no terminal shows it
-_MOST_FAILURES = 10  # shards; where so many fail, the others will
+_TELL_EVERY_S = 30.0  # between progress lines where there is no terminal
+_MOST_FAILURES = 10  # failed shards after which the job stops, since the rest would likely fail too
 Made = Generator[tuple[Shard, str | Exception], None, None]
 
 
@@ -31,16 +28,13 @@ def translate_file(
     address: str = "",
     shard_lines: int = 0,
 ) -> int:
-    """Write a file's translation and return its number of lines.
-
-    Run again after a kill, it goes on where it was.
-    """
+    """Translate a file and return its number of lines; a second run resumes an interrupted one."""
     shard_lines = shard_lines or WINDOW_LINES
     if not Path(source).is_file() and (source == "-" or Path(source).exists()):
         raise ConfigError(f"{source} can be read only once: working in shards needs a file.")
     if Path(output).exists() and not Path(output).is_file():
         raise ConfigError(f"{output} is not a regular file: working in shards needs one to write.")
-    if workers and job.device == "auto":  # Ray gives GPUs to those who ask for them
+    if workers and job.device == "auto":  # Ray assigns GPUs only to workers that request them
         job = replace(job, device="cpu")
     fingerprint = job.fingerprint()
     parts = Parts(output)
@@ -50,29 +44,31 @@ def translate_file(
 
         @cache
         def begun() -> Callable[[int], None]:
-            """What shows how far the work is. For that the whole file is read: how much there is,
-            and whether it is text to the end."""
+            """Start the progress display.
+
+            This reads the whole file, to count its lines and to check that all of it is text.
+            """
             sizes.update(
                 (one.name, len(one.lines)) for one in cut(source, shard_lines, fingerprint)
             )
-            kept = [name for name in sizes if parts.has(name)]
-            if workers or kept:
-                done = f"shards done before: {len(kept):,} of {len(sizes):,}"
-                print(f"{sum(sizes.values()):,} lines; {done}", file=sys.stderr)
-            lines = sum(sizes[name] for name in kept)
+            done = [name for name in sizes if parts.has(name)]
+            if workers or done:
+                state = f"shards done before: {len(done):,} of {len(sizes):,}"
+                print(f"{sum(sizes.values()):,} lines; {state}", file=sys.stderr)
+            lines = sum(sizes[name] for name in done)
             return stack.enter_context(progress(sum(sizes.values()), lines))
 
         def missing() -> Iterator[Shard]:
             for shard in cut(source, shard_lines, fingerprint):
                 if not parts.has(shard.name):
                     yield shard
-                begun()  # after the first: the processes that work at it start meanwhile
+                begun()  # after the first shard, so that its processes start while the file is read
 
         if workers or parts.are_there:
             begun()
         if not sizes or not all(map(parts.has, sizes)):
             _write(make(missing()), parts, source, begun)
-        begun()  # there may be no line at all
+        begun()  # an empty file has no shard that would have called it
         parts.join(list(sizes))
     return sum(sizes.values())
 
@@ -80,7 +76,7 @@ def translate_file(
 def _maker(
     job: Job, fingerprint: str, workers: int, address: str
 ) -> Callable[[Iterable[Shard]], Made]:
-    """What turns shards into parts: this machine's cores, or workers on Ray."""
+    """Return the function that translates shards, on this machine's cores or on Ray."""
     if not workers:
         return Worker(job, fingerprint).translate_all
     with needs_package("ray", "ray"):
@@ -91,10 +87,7 @@ def _maker(
 def _write(
     made: Made, parts: Parts, source: str, begun: Callable[[], Callable[[int], None]]
 ) -> None:
-    """Write the parts of shards.
-
-    Those that failed are reported at the end, unless they are too many.
-    """
+    """Write the parts of shards, and report failed shards at the end or when there are too many."""
     failed: list[tuple[Shard, Exception]] = []
     with closing(made):
         for shard, text in made:
@@ -121,12 +114,14 @@ def _write(
 
 @contextmanager
 def progress(total: int | None = None, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Lines done, speed and time left, on standard error: a bar on a terminal, else a line of text
-    every half minute, so that a log shows how far a job is."""
+    """Show the lines done, the speed and the time left on standard error.
+
+    A terminal gets a bar. A log gets a line of text every half minute.
+    """
     if not sys.stderr.isatty():
         yield _PlainProgress(total, done)
         return
-    # Only here: a short file is translated sooner than this is imported.
+    # Imported late, since importing rich takes longer than translating a short file.
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -146,6 +141,8 @@ def progress(total: int | None = None, done: int = 0) -> Iterator[Callable[[int]
 
 
 class _PlainProgress:
+    """Prints progress as lines of text, for logs."""
+
     def __init__(self, total: int | None, done: int):
         self._total, self._before, self._done = total, done, done
         self._started = self._told = time.monotonic()

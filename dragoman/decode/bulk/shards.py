@@ -1,11 +1,9 @@
-"""A file in shards, and the parts that are done until all are.
+"""Cuts a file into shards and stores the translated part of each until all are done.
 
-Each part is one file, in a folder beside the output.
-
-A part's name is its shard's number and a hash of all that decides what stands in it: the model, the
-settings, the text. So a part that is there need not be made again, and one made otherwise (another
-model, another beam, a changed line) is not found; there is no list of finished work that could
-disagree with the work.
+Each part is one file in the folder `OUTPUT.parts`. Its name is the number of the shard and a hash
+of everything that its content depends on: the model, the settings, the text. So an existing part
+is always valid, and a part of another model, beam size or text has another name. No separate list
+of finished work can disagree with the files.
 """
 
 import hashlib
@@ -21,23 +19,25 @@ from dragoman.text.parallel import read_lines
 
 
 class Shard(NamedTuple):
+    """Consecutive lines of a file, under the name of their part."""
+
     name: str
-    first: int  # lines of the file before it
+    first: int  # number of lines before it in the file
     lines: list[str]
 
 
 def cut(path: str, size: int, fingerprint: str) -> Iterator[Shard]:
-    """The lines of a file, `size` at a time; memory holds one shard."""
+    """Yield the lines of a file in shards of `size` lines, holding one shard in memory."""
     lines = read_lines(path)
     for number in count():
-        if not (taken := list(islice(lines, size))):
+        if not (chunk := list(islice(lines, size))):
             return
-        digest = hashlib.sha256("\n".join((fingerprint, str(size), *taken)).encode()).hexdigest()
-        yield Shard(f"{number:08d}-{digest[:32]}", number * size, taken)
+        digest = hashlib.sha256("\n".join((fingerprint, str(size), *chunk)).encode()).hexdigest()
+        yield Shard(f"{number:08d}-{digest[:32]}", number * size, chunk)
 
 
 class Parts:
-    """The folder beside an output that is not whole yet."""
+    """The folder of finished parts next to an unfinished output."""
 
     def __init__(self, output: str):
         self.folder = Path(f"{output}.parts")
@@ -45,19 +45,20 @@ class Parts:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Make the folder if need be and keep other processes out of it."""
+        """Create the folder if it does not exist, and lock out other processes."""
         with storage_errors(f"writing {self._output}"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with locked(self.folder, f"{self._output} is being written by another process."):
                 try:
                     yield
                 finally:
-                    with suppress(OSError):  # parts are kept, an empty folder is not
+                    # Removes only an empty folder: finished parts are for the next run.
+                    with suppress(OSError):
                         self.folder.rmdir()
 
     @property
     def are_there(self) -> bool:
-        """Whether some may have been made before."""
+        """Tell whether an earlier run left any parts."""
         return any(self.folder.iterdir())
 
     def has(self, name: str) -> bool:
@@ -67,7 +68,7 @@ class Parts:
         write_atomically(self.folder / name, text.encode())
 
     def join(self, names: Sequence[str]) -> None:
-        """The output from its parts, in this order; they go when it has its name."""
+        """Concatenate the parts into the output, then delete their folder."""
         with writing(self._output) as file:
             for name in names:
                 file.buffer.write((self.folder / name).read_bytes())

@@ -1,1 +1,1 @@
-"""Doubtful translations go to a second translator."""
+"""Sends doubtful translations to a second translator."""

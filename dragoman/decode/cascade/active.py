@@ -1,8 +1,9 @@
-"""Which of a user's sentences are most worth translating by hand, before a model is adapted.
+"""Active learning: chooses the sentences that a user should translate by hand to adapt a model.
 
-Those that the model is unsure of, and whose words stand in many other doubtful sentences: each
-translated sentence then helps others too. A word that was covered is worth half, so that the choice
-does not repeat itself (a submodular greedy choice, evaluated lazily; Minoux 1978).
+It prefers sentences with low confidence whose words occur in many other doubtful sentences, since
+their translations help the other sentences too. Each choice halves the value of the words that it
+covers, so that the next one differs. This objective is submodular, so a greedy choice with lazy
+evaluation is efficient (Minoux 1978).
 """
 
 import heapq
@@ -17,10 +18,10 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 def worth_translating(translations: Sequence[Translation], count: int) -> list[int]:
-    """The numbers of so many sentences, the most useful first; none twice."""
+    """Return the indices of `count` different sentences, the most useful first."""
     doubts = [1.0 - one.confidence for one in translations]
     words = [sorted({w.lower() for w in _WORD.findall(one.source)}) for one in translations]
-    needed: dict[str, float] = {}  # by word: how doubtful its sentences are, added up
+    needed: dict[str, float] = {}  # for each word, the summed doubt of its sentences
     for doubt, of_one in zip(doubts, words, strict=True):
         for word in of_one:
             needed[word] = needed.get(word, 0.0) + doubt
@@ -28,7 +29,7 @@ def worth_translating(translations: Sequence[Translation], count: int) -> list[i
 
     def gain(row: int) -> float:
         worth = sum(math.log1p(needed[word]) * 0.5 ** covered[word] for word in words[row])
-        # Long sentences take longer to translate.
+        # Long sentences cost more of the user's time, but less than proportionally.
         return doubts[row] * worth / math.sqrt(1 + len(words[row]))
 
     first = {one.source: row for row, one in reversed([*enumerate(translations)])}
@@ -38,7 +39,9 @@ def worth_translating(translations: Sequence[Translation], count: int) -> list[i
     while waiting and len(chosen) < count:
         _, row = heapq.heappop(waiting)
         now = -gain(row)
-        if waiting and now > waiting[0][0]:  # others were chosen since: it is worth less
+        # Gains only shrink as words are covered. So a stale gain is an upper bound, and a sentence
+        # whose current gain still beats the bound of the next one is the best.
+        if waiting and now > waiting[0][0]:
             heapq.heappush(waiting, (now, row))
             continue
         chosen.append(row)

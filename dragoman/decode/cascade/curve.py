@@ -1,4 +1,4 @@
-"""Quality against the share of texts that a second translator gets, doubtful ones first."""
+"""Measures how quality grows with the share of texts that go to a second translator."""
 
 import html
 from collections.abc import Sequence
@@ -12,7 +12,14 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 
 
 class Point(NamedTuple):
-    """`below`: the confidence that parts these; `gain`: the share of all there is to gain."""
+    """A point of the quality curve.
+
+    Attributes:
+        share: The share of texts that go to the second translator.
+        below: The confidence threshold that results in this share.
+        bleu: The BLEU of the mixed translations.
+        gain: The fraction of the difference between both translators that is gained.
+    """
 
     share: float
     below: float
@@ -27,7 +34,7 @@ def quality_curve(
     confidences: Sequence[float],
     shares: Sequence[float] = SHARES,
 ) -> list[Point]:
-    """BLEU where the second translator gets these shares, the least confident texts first.
+    """Compute BLEU when the second translator gets these shares, the least confident texts first.
 
     >>> for point in quality_curve(["a b c d e", "x"], ["a b c d e", "v w x y z"],
     ...                            ["a b c d e", "v w x y z"], [0.9, 0.1], [0.0, 0.5, 1.0]):
@@ -52,7 +59,7 @@ def quality_curve(
 
 
 def curve_picture(points: Sequence[Point], title: str) -> str:
-    """An SVG picture; the straight line is what chance would give."""
+    """Draw the curve as SVG, with a straight line for texts deferred at random."""
     lowest = min(point.bleu for point in points)
     span = max(point.bleu for point in points) - lowest or 1.0
     places = [(40 + 300 * p.share, 240 - 200 * (p.bleu - lowest) / span) for p in points]

@@ -1,7 +1,7 @@
-"""Doubtful translations go to a second translator: another model here, or an endpoint.
+"""Sends doubtful translations to a second translator: another local model, or an endpoint.
 
-Nothing leaves the machine unless an address is named. What the second one says is kept, so that no
-text is paid for twice; what it does not answer stays as it was.
+Nothing leaves the machine unless the user names an address. Answers are cached, so that no text is
+paid for twice. A text without an answer keeps its first translation.
 """
 
 import json
@@ -17,15 +17,17 @@ from dragoman.decode.translator import Translator
 from dragoman.errors import ConfigError
 from dragoman.storage.files import storage_errors
 
-_Key = tuple[str, str, str, str]  # who, from, to, text
+_Key = tuple[str, str, str, str]  # translator, source language, target language, text
 
 
 class Second(Protocol):
+    """The interface of a second translator."""
+
     @property
     def name(self) -> str: ...
 
     def translate(self, texts: Sequence[str], source: str, to: str) -> Sequence[str | Exception]:
-        """Each text translated, or why it is not."""
+        """Return a translation of each text, or the error that prevented it."""
         ...
 
 
@@ -41,27 +43,27 @@ class SecondModel:
 
 
 def second_of(where: str, source: str = "", to: str = "", timeout_s: float = 30.0) -> Second:
-    """The translator that a name, a folder or an address stands for."""
+    """Create the second translator from a model's name, a folder or an address."""
     if where.startswith(("http://", "https://")):
         return endpoint_of(where, timeout_s)
     return SecondModel(Translator.load(where, source=source, target=to), where)
 
 
 def wrong_words(translation: Translation) -> float:
-    """How many of its words are to be expected wrong; none where no model has searched."""
+    """Estimate how many words of a translation are wrong; 0 for texts that no model translated."""
     estimate = translation.estimate
     return estimate.wrong_words if estimate else 0.0
 
 
 @dataclass
 class Deferral:
-    """Sends what is less sure than `below` to the second translator, or a share of all texts.
+    """Sends texts to the second translator: those less confident than `below`, or a fixed share.
 
     Attributes:
-        share: How many of all texts to send, from 0 to 1, whatever their confidence; those go
-            first of which the most words are expected to be wrong.
-        budget: Characters that may be sent in all; None: any number.
-        cache: A file that keeps what the second one said, for the next run too.
+        share: The fraction of all texts to send, from 0 to 1, instead of using `below`. Texts with
+            the most expected wrong words go first.
+        budget: The most characters to send in total; None sends any number.
+        cache: A file that keeps the answers for later runs.
     """
 
     second: Second
@@ -73,28 +75,25 @@ class Deferral:
     characters: int = 0
     failed: list[str] = field(default_factory=list)
     _known: dict[_Key, str] = field(default_factory=dict)
-    _due: float = 0.0  # of the share, what windows before have left: lines may come one by one
+    _due: float = 0.0  # texts of the share that earlier windows were too small to send
 
     def __post_init__(self) -> None:
         if not 0 <= self.below <= 1:
-            raise ConfigError(f"a confidence lies between 0 and 1, and {self.below} does not.")
+            raise ConfigError(f"a confidence must be from 0 to 1, not {self.below}.")
         if self.share is not None and not 0 <= self.share <= 1:
-            raise ConfigError(f"a share lies between 0 and 1, and {self.share} does not.")
+            raise ConfigError(f"a share must be from 0 to 1, not {self.share}.")
         if self.cache and self.cache.exists():
             with storage_errors(f"reading {self.cache}"):
                 lines = self.cache.read_text(encoding="utf-8").splitlines()
             for number, line in enumerate(lines, 1):
                 try:
-                    who, source, to, text, said = json.loads(line)
+                    name, source, to, text, answer = json.loads(line)
                 except (ValueError, TypeError):
-                    raise ConfigError(f"{self.cache}, line {number}: this is no cache.") from None
-                self._known[who, source, to, text] = said
+                    raise ConfigError(f"{self.cache}, line {number}: not a cache file.") from None
+                self._known[name, source, to, text] = answer
 
     def __call__(self, translations: Sequence[Translation], request: Request) -> list[Translation]:
-        """The translations, doubtful ones as the second translator says them.
-
-        The most doubtful go first, as long as the budget lasts.
-        """
+        """Replace doubtful translations, the most doubtful first, until the budget is spent."""
         source, to = request.source_language, request.to
         if self.share is None:
             doubtful = self._below(translations)
@@ -107,20 +106,22 @@ class Deferral:
         result = [*translations]
         for row, key in keys.items():
             if key in self._known:
-                said = (Candidate(self._known[key], 0.0),)
-                result[row] = Translation(key[3], said, by=self.second.name)
+                candidates = (Candidate(self._known[key], 0.0),)
+                result[row] = Translation(key[3], candidates, by=self.second.name)
         return result
 
     def _below(self, translations: Sequence[Translation]) -> list[int]:
-        sure = [one.confidence for one in translations]
-        doubtful = [row for row in range(len(sure)) if sure[row] < self.below]
-        return sorted(doubtful, key=lambda row: sure[row])
+        confidences = [one.confidence for one in translations]
+        doubtful = [row for row, value in enumerate(confidences) if value < self.below]
+        return sorted(doubtful, key=lambda row: confidences[row])
 
     def _share(self, translations: Sequence[Translation], share: float) -> list[int]:
         wrong = [wrong_words(one) for one in translations]
         searched = [row for row in range(len(wrong)) if wrong[row] > 0]
         self._due += share * len(translations)
-        count = min(int(self._due + 1e-9), len(searched))  # 10 times 0.3 is not quite 3
+        # Lines may arrive one by one, so the fractions of a text add up in `_due`. The epsilon is
+        # needed because 0.3 added ten times is slightly less than 3.
+        count = min(int(self._due + 1e-9), len(searched))
         self._due -= count
         return sorted(searched, key=lambda row: -wrong[row])[:count]
 
@@ -154,7 +155,7 @@ class Deferral:
 
     @property
     def summary(self) -> str:
-        """Who translated what, in one line."""
+        """One line that says how much went to the second translator."""
         failed = (
             f", {len(self.failed):,} without an answer ({self.failed[0]})" if self.failed else ""
         )

@@ -1,6 +1,7 @@
-"""Translators that are asked over HTTP: APIs compatible with OpenAI's and with DeepL's.
+"""Clients of translators over HTTP: APIs compatible with OpenAI's and with DeepL's.
 
-Standard library only. A key comes from the environment: OPENAI_API_KEY or DEEPL_AUTH_KEY.
+They use only the standard library, and read their key from the environment: OPENAI_API_KEY or
+DEEPL_AUTH_KEY.
 """
 
 import json
@@ -16,19 +17,19 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from dragoman.errors import ConfigError, DragomanError
 
-MOST_BYTES = 2**24  # of an answer
-_AT_ONCE = 4  # requests
-_DEEPL_TEXTS = 50  # of one request
+MOST_BYTES = 2**24  # of one response, since a broken endpoint might never stop sending
+_AT_ONCE = 4  # concurrent requests
+_DEEPL_TEXTS = 50  # texts per request that DeepL's API allows
 _LANGUAGES = {"de": "German", "en": "English", "es": "Spanish", "fr": "French", "pt": "Portuguese"}
 
 
 class EndpointError(DragomanError):
-    """An endpoint that does not answer, or not as it should."""
+    """Raised when an endpoint does not answer, or gives an invalid answer."""
 
 
 @dataclass(frozen=True)
 class DeeplEndpoint:
-    """`url` ends before /translate: https://api-free.deepl.com/v2"""
+    """A DeepL-compatible API; `url` ends before /translate: https://api-free.deepl.com/v2"""
 
     url: str
     timeout_s: float = 30.0
@@ -42,25 +43,27 @@ class DeeplEndpoint:
         headers = {"Authorization": f"DeepL-Auth-Key {key}"} if key else {}
         answers: list[str | EndpointError] = []
         for first in range(0, len(texts), _DEEPL_TEXTS):
-            some = list(texts[first : first + _DEEPL_TEXTS])
-            body = {"text": some, "target_lang": to.upper()}
+            batch = list(texts[first : first + _DEEPL_TEXTS])
+            body = {"text": batch, "target_lang": to.upper()}
             if source:
                 body["source_lang"] = source.upper()
             try:
                 answer = _post(f"{self.url}/translate", body, headers, self.timeout_s)
-                said = [str(entry["text"]) for entry in answer["translations"]]
-                if len(said) != len(some):
-                    raise EndpointError(f"{self.name}: {len(said)} answers to {len(some)} texts.")
-                answers += said
+                translated = [str(entry["text"]) for entry in answer["translations"]]
+                if len(translated) != len(batch):
+                    raise EndpointError(f"{len(translated)} answers to {len(batch)} texts.")
+                answers += translated
             except (EndpointError, KeyError, TypeError) as error:
-                answers += [_refusal(self.name, error)] * len(some)
+                answers += [_refusal(self.name, error)] * len(batch)
         return answers
 
 
 @dataclass(frozen=True)
 class OpenaiEndpoint:
-    """`url` ends before /chat/completions. `model` may hold {from} and {to}, for models that have
-    their languages in their names."""
+    """An OpenAI-compatible API; `url` ends before /chat/completions.
+
+    `model` may contain {from} and {to}, for models that are named after their languages.
+    """
 
     url: str
     model: str
@@ -92,14 +95,14 @@ class OpenaiEndpoint:
         }
         try:
             answer = _post(f"{self.url}/chat/completions", body, headers, self.timeout_s)
-            # A translation is one line.
+            # Chat models may add line breaks, and a translation must be a single line.
             return " ".join(str(answer["choices"][0]["message"]["content"]).split())
         except (EndpointError, KeyError, IndexError, TypeError) as error:
             return _refusal(self.name, error)
 
 
 def endpoint_of(address: str, timeout_s: float = 30.0) -> DeeplEndpoint | OpenaiEndpoint:
-    """An address as users write it: DeepL's ends in /v2, OpenAI's in /v1#MODEL.
+    """Parse an address as users write it: DeepL's ends in /v2, OpenAI's in /v1#MODEL.
 
     >>> endpoint_of("https://api.deepl.com/v2").name
     'api.deepl.com'
@@ -119,7 +122,7 @@ def endpoint_of(address: str, timeout_s: float = 30.0) -> DeeplEndpoint | Openai
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Texts and keys go where the user said, and nowhere else."""
+    """Refuses redirections, so that texts and keys go only to the address that the user named."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

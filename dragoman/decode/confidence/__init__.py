@@ -1,1 +1,1 @@
-"""How good a translation is, as far as one can tell without a reference."""
+"""Estimates the quality of translations without references."""

@@ -1,4 +1,4 @@
-"""Whether confidences can be trusted: calibration error, correlations, a reliability diagram."""
+"""Evaluates confidences: calibration error, correlations, and a reliability diagram."""
 
 import html
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _BINS = 10
 
 
 class Bin(NamedTuple):
-    """Translations of about the same confidence: how sure the estimate was, how many were good."""
+    """Translations of similar confidence: the mean confidence, and the share that was good."""
 
     confidence: float
     good: float
@@ -18,8 +18,9 @@ class Bin(NamedTuple):
 
 
 def bins(confidences: Sequence[float], good: Sequence[bool]) -> list[Bin]:
-    """Ten of equal width; those that nothing falls into are left out."""
+    """Sort translations into ten bins of equal width, omitting empty ones."""
     sure, right = np.asarray(confidences, float), np.asarray(good, float)
+    # A confidence of 1.0 belongs to the last bin.
     number = np.minimum((sure * _BINS).astype(int), _BINS - 1)
     return [
         Bin(float(sure[here].mean()), float(right[here].mean()), int(here.sum()))
@@ -29,7 +30,7 @@ def bins(confidences: Sequence[float], good: Sequence[bool]) -> list[Bin]:
 
 
 def calibration_error(confidences: Sequence[float], good: Sequence[bool]) -> float:
-    """Expected calibration error (Guo et al. 2017): how far confidence and truth are apart.
+    """Compute the expected calibration error (Guo et al. 2017).
 
     >>> calibration_error([0.75] * 4, [True, True, True, False])
     0.0
@@ -39,13 +40,15 @@ def calibration_error(confidences: Sequence[float], good: Sequence[bool]) -> flo
 
 
 def pearson(left: Sequence[float], right: Sequence[float]) -> float:
+    """Compute Pearson's correlation; 0 if either side is constant."""
     if np.std(left) == 0 or np.std(right) == 0:
         return 0.0
     return float(np.corrcoef(left, right)[0, 1])
 
 
 def spearman(left: Sequence[float], right: Sequence[float]) -> float:
-    """
+    """Compute Spearman's rank correlation.
+
     >>> spearman([1.0, 2.0, 3.0], [1.0, 10.0, 11.0])
     1.0
     """
@@ -53,7 +56,9 @@ def spearman(left: Sequence[float], right: Sequence[float]) -> float:
 
 
 def area_under_curve(scores: Sequence[float], positive: Sequence[bool]) -> float:
-    """The chance that a positive one has a higher score than another one; half for ties.
+    """Compute the area under the ROC curve.
+
+    This is the probability that a positive scores higher than a negative, counting ties as half.
 
     >>> area_under_curve([0.9, 0.2, 0.4], [True, False, True])
     1.0
@@ -62,11 +67,12 @@ def area_under_curve(scores: Sequence[float], positive: Sequence[bool]) -> float
     hits, misses = int(which.sum()), int((~which).sum())
     if not hits or not misses:
         return float("nan")
+    # The Mann-Whitney U statistic, divided by the number of pairs.
     return float((ranks(scores)[which].sum() - hits * (hits + 1) / 2) / (hits * misses))
 
 
 def ranks(values: Sequence[float]) -> np.ndarray:
-    """From 1; equal values share their mean rank."""
+    """Rank values from 1; ties get their mean rank."""
     _, which, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     shared: np.ndarray = (last - (counts - 1) / 2)[which]
@@ -74,7 +80,7 @@ def ranks(values: Sequence[float]) -> np.ndarray:
 
 
 def reliability_diagram(parts: Sequence[Bin], title: str) -> str:
-    """An SVG picture: how many were good at each confidence, and where they should be."""
+    """Draw the share of good translations at each confidence as SVG, with the ideal diagonal."""
     total = max(1, sum(part.size for part in parts))
     marks = []
     for part in parts:

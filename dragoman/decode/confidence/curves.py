@@ -1,10 +1,10 @@
-"""A small additive model: each feature has a curve through a few points, and their heights add up.
+"""A generalized additive model: each feature has a piecewise linear curve, and the curves add up.
 
-Outside its points a curve is flat: a feature that was never so large while learning says no more
-than the largest that was seen. Fitting is penalised least squares on hat functions (linear
-B-splines; Eilers and Marx 1996, with second differences), for a probability inside Newton's method.
-A curve that must only rise or only fall pays for each step the other way (Bollaerts, Eilers and van
-Mechelen 2006), so that there is none.
+Curves are constant outside their range, so that values beyond the training data do not extrapolate.
+They are fitted by penalized least squares on hat functions (linear B-splines with second
+differences; Eilers and Marx 1996), inside Newton's method if the target is a probability. Monotone
+curves are enforced by a large penalty on each step in the wrong direction (Bollaerts, Eilers and
+van Mechelen 2006).
 """
 
 import math
@@ -17,18 +17,19 @@ import numpy as np
 
 _POINTS = 6
 _NEWTON_STEPS = 25
-_WRONG_WAY = 1e6  # what a step the other way costs
+_WRONG_WAY = 1e6  # the penalty on a step in the wrong direction, large enough to forbid it
 
 
 @dataclass(frozen=True)
 class Curve:
-    """`at` rises; `heights`: what the feature adds at each of these places."""
+    """A piecewise linear function with the value `heights[i]` at `at[i]`; `at` increases."""
 
     at: tuple[float, ...]
     heights: tuple[float, ...]
 
     def __call__(self, x: float) -> float:
-        """
+        """Interpolate between the two nearest points; constant outside the range.
+
         >>> curve = Curve((0.0, 2.0), (10.0, 30.0))
         >>> curve(-5.0), curve(0.5), curve(9.0)
         (10.0, 15.0, 30.0)
@@ -43,6 +44,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
+    """The additive model: a base value, and one curve per feature."""
+
     base: float
     curves: tuple[Curve, ...]
 
@@ -50,6 +53,7 @@ class Curves:
         return self.base + sum(curve(x) for curve, x in zip(self.curves, features, strict=True))
 
     def as_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """Convert to JSON, under the names of the features, rounded to four digits."""
         written = {
             name: [[round(x, 4), round(y, 4)] for x, y in zip(curve.at, curve.heights, strict=True)]
             for name, curve in zip(names, self.curves, strict=True)
@@ -58,11 +62,13 @@ class Curves:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any], names: Sequence[str]) -> "Curves":
+        """Restore curves, ordered by the names of their features."""
         curves = [zip(*written["curves"][name], strict=True) for name in names]
         return cls(written["base"], tuple(Curve(*map(tuple, curve)) for curve in curves))
 
 
 def sigmoid(x: float) -> float:
+    """Compute 1 / (1 + exp(-x)) without overflow."""
     return 0.5 + 0.5 * math.tanh(0.5 * x)
 
 
@@ -75,8 +81,11 @@ def fit(
     smoothness: float = 10.0,
     signs: Sequence[int] = (),
 ) -> Curves:
-    """Curves whose sum comes near to what is wanted, or whose sigmoid does. Of each feature, 1: its
-    curve must not fall, -1: it must not rise, 0: it may do both (as all may by default)."""
+    """Fit curves whose sum, or the sigmoid of whose sum, approximates the target values `wanted`.
+
+    `signs` has one entry per feature: 1 forbids its curve to fall, -1 forbids it to rise, and 0
+    (the default for all) allows both.
+    """
     places = [_places(column) for column in features.T]
     hats = [_hats(column, at) for column, at in zip(features.T, places, strict=True)]
     design = np.hstack([np.ones((len(features), 1)), *hats])  # (N, P)
@@ -84,10 +93,12 @@ def fit(
     smooth = _penalty(sizes, smoothness)
     weights = weights / weights.mean()
     solution = np.zeros(design.shape[1])
+    # Least squares needs these iterations too: the monotonicity penalty depends on the solution.
     for _ in range(_NEWTON_STEPS):
         penalty = smooth + _wrong_way(sizes, signs or [0] * len(sizes), solution)
         if is_probability:
             chance = 1 / (1 + np.exp(-design @ solution))
+            # Bounded below, so that Newton steps stay finite where the model is certain.
             slope = weights * np.maximum(chance * (1 - chance), 1e-6)
             matrix = design.T @ (slope[:, None] * design) + penalty
             gradient = design.T @ (weights * (wanted - chance)) - penalty @ solution
@@ -105,17 +116,17 @@ def fit(
 
 
 def _places(column: np.ndarray) -> np.ndarray:
-    """Where a feature's curve has its points: at quantiles, as many as differ."""
+    """Choose the points of a feature's curve: its quantiles, without duplicates."""
     return np.unique(np.quantile(column, np.linspace(0.02, 0.98, _POINTS)).round(4))
 
 
 def _hats(column: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """How much each point counts for each value. (N, points)"""
+    """Return the interpolation weight of each point for each value. (N, points)"""
     return np.stack([np.interp(column, at, row) for row in np.eye(len(at))], axis=1)
 
 
 def _penalty(sizes: Sequence[int], smoothness: float) -> np.ndarray:
-    """Curves that bend cost, and a little those that are far from zero."""
+    """Build the matrix that penalizes bends and, ten times less, heights far from zero."""
     total = 1 + sum(sizes)
     penalty = np.zeros((total, total))
     first = 1
@@ -128,7 +139,7 @@ def _penalty(sizes: Sequence[int], smoothness: float) -> np.ndarray:
 
 
 def _wrong_way(sizes: Sequence[int], signs: Sequence[int], solution: np.ndarray) -> np.ndarray:
-    """What makes those steps of a solution dear that go against the sign of their feature."""
+    """Build the matrix that penalizes the steps of a solution that violate their feature's sign."""
     penalty = np.zeros((len(solution), len(solution)))
     first = 1
     for size, sign in zip(sizes, signs, strict=True):

@@ -1,8 +1,8 @@
-"""What is wrong with a translation, by kind.
+"""Detects the kinds of errors in a translation.
 
-Numbers, repetitions, untranslated words and wrong languages show in the two texts. Names, omissions
-and additions show where the model reads one text with the other before it, in both directions: a
-word that was left out is unlikely to come back, and one that was added is unlikely to come at all.
+Wrong numbers, repetitions, untranslated words and wrong languages are visible in the two texts. To
+detect wrong names, omissions and additions, the model scores each text given the other. An omitted
+source word is improbable given the translation, and an added word is improbable given the source.
 """
 
 import re
@@ -18,24 +18,25 @@ from dragoman.text.numbers import number_errors, quantities
 from dragoman.text.subword import WORD_START
 
 KINDS = ("omission", "addition", "number", "name", "untranslated", "repetition", "language")
-_SURE = 0.5  # that something was left out or added
-_WINDOW = 3  # words that are left out or added together
-_UNLIKELY = -5.0  # the log-probability of a name that nobody would say here
-_ALIKE = 0.6  # two spellings of one name
-_COPIED_RUN = 4  # words in a row that a translation shares with its source
-_COPIED_SHARE = 0.5
+_SURE = 0.5  # the least probability of an omission or addition to report
+_WINDOW = 3  # consecutive words whose mean shows an omission or addition
+_UNLIKELY = -5.0  # names less probable than this log-probability are suspicious
+_ALIKE = 0.6  # the least similarity of two spellings of one name, such as Lissabon and Lisbon
+_COPIED_RUN = 4  # consecutive words copied from the source that mean an untranslated passage
+_COPIED_SHARE = 0.5  # share of words copied from the source that means an untranslated sentence
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The words of a text, each with its log-probability where the other text is known."""
+    """The words of a text and their log-probabilities given the other text."""
 
     words: tuple[str, ...]
     log_probs: tuple[float, ...]
 
     @classmethod
     def of(cls, pieces: Sequence[str], log_probs: Sequence[float]) -> "Reading":
+        """Join scored pieces into words."""
         words = "".join(pieces).replace(WORD_START, " ").split()
         return cls(tuple(words), tuple(word_log_probs(pieces, log_probs)))
 
@@ -45,7 +46,7 @@ class Reading:
 
     @property
     def worst(self) -> float:
-        """The mean of the least likely words that stand together."""
+        """The lowest mean log-probability of consecutive words."""
         size = min(_WINDOW, len(self.log_probs))
         spans = range(len(self.log_probs) - size + 1)
         sums = [sum(self.log_probs[at : at + size]) for at in spans]
@@ -60,8 +61,10 @@ def errors(
     forward: Reading | None = None,
     backward: Reading | None = None,
 ) -> list[str]:
-    """The kinds of errors in a translation; `forward`: how it reads, given the source, and
-    `backward` how the source reads, given the translation.
+    """List the kinds of errors in a translation.
+
+    `forward` scores the translation given the source, and `backward` the source given the
+    translation. Without them, omissions, additions and names are not checked.
 
     >>> errors("Zimmer 204", "room 240, room 240, room 240", "de", "en")
     ['number', 'repetition']
@@ -97,7 +100,8 @@ def _errors(
 
 
 def read_features(reading: Reading, other: Reading) -> tuple[float, ...]:
-    """What tells whether a text has words that the other one lacks."""
+    """Compute the features that show whether a text has words missing from the other text."""
+    # The constant 3 keeps the ratio of two very short texts near 1.
     length = len(" ".join(reading.words)) + 3
     ratio = length / (len(" ".join(other.words)) + 3)
     return reading.worst, other.worst, reading.mean, other.mean, ratio
@@ -108,7 +112,7 @@ def _is_sure(judge: Curves, reading: Reading, other: Reading) -> bool:
 
 
 def _swapped_digits(source: str, text: str) -> bool:
-    """Whether a number has the digits of another one, in another order.
+    """Tell whether a number of one text is a number of the other with its digits reordered.
 
     >>> _swapped_digits("in 1987", "1978"), _swapped_digits("1,200", "1.200")
     (True, False)
@@ -118,24 +122,28 @@ def _swapped_digits(source: str, text: str) -> bool:
 
 
 def _wrong_name(forward: Reading, backward: Reading) -> bool:
-    """Whether each text has an unlikely name that the other one lacks."""
+    """Tell whether each text has an unlikely name that is missing from the other one.
+
+    Requiring both avoids reporting names that are merely rare, or omitted.
+    """
     lost, new = _unlikely_names(backward), _unlikely_names(forward)
-    said = [word for word in map(_bare, forward.words) if word]
-    there = [word for word in map(_bare, backward.words) if word]
-    return any(not _known(name, said) for name in lost) and any(
-        not _known(name, there) for name in new
+    target_words = [word for word in map(_bare, forward.words) if word]
+    source_words = [word for word in map(_bare, backward.words) if word]
+    return any(not _known(name, target_words) for name in lost) and any(
+        not _known(name, source_words) for name in new
     )
 
 
 def _unlikely_names(reading: Reading) -> list[str]:
-    """Capitalised words, but for the first, that nobody would expect."""
+    """List the improbable capitalized words, except the first word of the text."""
     pairs = zip(reading.words[1:], reading.log_probs[1:], strict=False)
     names = [_bare(word) for word, log_prob in pairs if log_prob < _UNLIKELY]
     return [name for name in names if len(name) > 2 and name[0].isupper()]
 
 
 def _bare(word: str) -> str:
-    """
+    """Remove everything but letters from a word.
+
     >>> _bare("(Paris),")
     'Paris'
     """
@@ -143,6 +151,7 @@ def _bare(word: str) -> str:
 
 
 def _known(name: str, words: Sequence[str]) -> bool:
+    """Tell whether a name is among the words, or is spelled similarly to one of them."""
     return any(
         name == word or SequenceMatcher(None, name.lower(), word.lower()).ratio() >= _ALIKE
         for word in words
@@ -150,7 +159,9 @@ def _known(name: str, words: Sequence[str]) -> bool:
 
 
 def _untranslated(left: Sequence[str], right: Sequence[str]) -> bool:
-    """Whether words that are no names are the same in both texts: some in a row, or most.
+    """Tell whether lowercase words were copied from the source: several in a row, or most.
+
+    Capitalized words do not count, since names are the same in both languages.
 
     >>> _untranslated("der alte Mann und das Meer".split(), "the alte Mann und das sea".split())
     True
@@ -160,12 +171,12 @@ def _untranslated(left: Sequence[str], right: Sequence[str]) -> bool:
     if sum(word.islower() for word in same) >= _COPIED_RUN - 1 and run.size >= _COPIED_RUN:
         return True
     small = [word for word in left if word.islower() and len(word) > 2]
-    kept = set(right)
-    return len(small) > 1 and sum(word in kept for word in small) / len(small) > _COPIED_SHARE
+    copied = set(right)
+    return len(small) > 1 and sum(word in copied for word in small) / len(small) > _COPIED_SHARE
 
 
 def _stutters(words: Sequence[str]) -> int:
-    """How often the same words follow themselves at once: two in a row, or one three times."""
+    """Count immediate repetitions: the same word three times, or the same two words twice."""
     small = [word.lower() for word in words]
     threes = sum(a == b == c for a, b, c in zip(small, small[1:], small[2:], strict=False))
     fours = zip(small, small[1:], small[2:], small[3:], strict=False)

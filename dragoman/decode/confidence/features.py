@@ -1,7 +1,8 @@
-"""What one search tells about its translation at next to no cost, as numbers.
+"""Features for quality estimation that cost almost nothing once a search is done.
 
-Log-probabilities of pieces are what Fomicheva et al. 2020 ("Unsupervised quality estimation for
-neural machine translation", section 3) find to tell most; the others look at the two texts.
+The log-probabilities of the pieces are the strongest features, as Fomicheva et al. 2020 found
+("Unsupervised quality estimation for neural machine translation", section 3). The other features
+compare the two texts.
 """
 
 import math
@@ -13,20 +14,21 @@ from dragoman.text.codec import words_of_pieces
 FEATURES = (
     "mean", "unsure", "worst_word", "length", "ratio", "copied", "fragments", "capitals", "marks",
 )  # fmt: skip
-_LOWEST = -12.0  # a log-probability below says no more
+_LOWEST = -12.0  # lower log-probabilities are clipped, since they carry no more information
 _UNSURE = math.log(0.5)
 _LETTERS = re.compile(r"[^\W\d_]+")
 _MARK = re.compile(r"[^\w\s]")
 _ENDS = (".", "!", "?", "。", "！", "？")
-_CLOSING = "\"'»«”“’)]"  # what may stand behind the end of a sentence
-_RUN = 3  # words that stand twice in a translation, but not in its source
+_CLOSING = "\"'»«”“’)]"  # quotes and brackets that may follow the end of a sentence
+_RUN = 3  # the length in words of a repeated phrase
 
 
 def features(
     source: str, text: str, pieces: Sequence[str], log_probs: Sequence[float]
 ) -> tuple[float, ...]:
-    """The numbers of one translation, in the order of FEATURES; log-probabilities as in
-    `Candidate`: one for each piece, and one for the end.
+    """Compute the features of a translation, in the order of FEATURES.
+
+    As in `Candidate`, `log_probs` has one entry for each piece, and one for the end.
 
     >>> dict(zip(FEATURES, features("Ja.", "Yes.", ["▁Yes", "."], [-0.5, -0.25, 0.0])))["mean"]
     -0.25
@@ -34,6 +36,7 @@ def features(
     known = [max(value, _LOWEST) for value in log_probs] or [_LOWEST]
     left, right = _LETTERS.findall(source), _LETTERS.findall(text)
     words = max(1, len(right))
+    # Adding 3 to both lengths keeps the ratio of very short texts near 1.
     return (
         sum(known) / len(known),
         sum(value < _UNSURE for value in known) / len(known),
@@ -48,17 +51,18 @@ def features(
 
 
 def is_sentence(source: str) -> bool:
-    """Whether a text ends as a sentence does; others are labels, headings and messages.
+    """Tell whether a text ends like a sentence, unlike labels, headings and messages.
 
     >>> is_sentence("Wo ist er?"), is_sentence("„Hier.“"), is_sentence("Datei öffnen...")
     (True, True, False)
     """
+    # An ellipsis of dots is typical of menu entries.
     end = source.rstrip().rstrip(_CLOSING)
     return end.endswith(_ENDS) and not end.endswith("..")
 
 
 def word_log_probs(pieces: Sequence[str], log_probs: Sequence[float]) -> list[float]:
-    """The log-probability of each word: the sum over its pieces.
+    """Sum the log-probabilities of the pieces of each word.
 
     >>> word_log_probs(["▁sleep", "ing", "▁dogs"], [-1.0, -0.5, -0.25, 0.0])
     [-1.5, -0.25]
@@ -72,7 +76,7 @@ def word_log_probs(pieces: Sequence[str], log_probs: Sequence[float]) -> list[fl
 
 
 def copied(left: Sequence[str], right: Sequence[str]) -> float:
-    """The share of a source's words that stand in its translation unchanged.
+    """Compute the share of source words that occur unchanged in the translation.
 
     >>> copied(["Der", "Hund", "bellt"], ["The", "Hund", "barks"])
     0.3333333333333333
@@ -82,7 +86,7 @@ def copied(left: Sequence[str], right: Sequence[str]) -> float:
 
 
 def new_repeats(left: Sequence[str], right: Sequence[str]) -> int:
-    """Runs of words that a translation repeats more often than its source repeats any.
+    """Count the repeated phrases of a translation, beyond the number its source has.
 
     >>> new_repeats("a b c d".split(), "x y z x y z".split())
     1

@@ -1,1 +1,1 @@
-"""The ways to search: one table, one reference, and its fast forms."""
+"""Search algorithms: beam search as the reference, its faster forms, sampling and scoring."""

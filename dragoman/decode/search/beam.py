@@ -1,13 +1,13 @@
-"""Beam search over any engine, in NumPy: the reference that every faster search is held against.
+"""Beam search over any engine, in NumPy: the reference that tests compare every faster search with.
 
-    N sentences, R rows (live hypotheses of all sentences), k candidates a row, t steps so far.
+    N sentences, R rows (live hypotheses of all sentences), k candidates per row, t steps so far.
 
-All live hypotheses have the same length. Each step ranks the candidates of a sentence by their sum
-of log-probabilities: an end among the best `beam` completes a hypothesis, the best `beam` others
-live on. A sentence is done when `patience * beam` hypotheses are complete, or when no live one can
-still beat the best complete ones. Greedy is a beam of one. A hypothesis that reaches the largest
-length counts as it stands. With `shrink_beam_on_eos`, an end takes a place of the beam with it, and
-the best of what is left of the beam, ends among them, are all that counts of a step.
+All live hypotheses have the same length. Each step ranks the candidates of a sentence by their
+summed log-probabilities. An end-of-sentence among the best `beam` completes a hypothesis, and the
+best `beam` other candidates survive. A sentence is done when `patience * beam` hypotheses are
+complete, or when no live one can still beat the best complete ones. Greedy search is a beam of one.
+A hypothesis that reaches the maximum length is returned without an end. With `shrink_beam_on_eos`,
+each completed hypothesis narrows the beam by one, and ends compete for the remaining places.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from dragoman.engine.protocol import Engine, top_k
 
 
 def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
-    """For each sentence its `nbest` hypotheses, best first."""
+    """Return the `nbest` hypotheses of each sentence, best first."""
     require_attention(engine, task.looks)
     beam = task.beam
     limits = Limits(engine, map(len, sources), task.settings, task.prefixes)
@@ -40,12 +40,13 @@ def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
     while len(rows.sentences):
         task.begin_step()
         forced = limits.forced(rows)
-        # one more than the beam: one of them may be the end
+        # One of the top k may be the end, so `beam + 1` leave enough to fill the beam. A forced
+        # token may be outside any top k, so the engine returns the whole vocabulary then.
         k = None if limits.prefixes and (forced >= 0).any() else beam + 1
         step = engine.step(
             state, parents, last, k, attention=task.looks, banned=limits.forbidden(rows, forced)
         )
-        # (R, k) each
+        # Both are (R, k).
         tokens, log_probs = _candidates(step.tokens, step.log_probs, forced, beam + 1)
         state = step.state
         room = beam - finished.counts if task.settings.shrink_beam_on_eos else None
@@ -63,7 +64,7 @@ def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
 
 @dataclass(frozen=True)
 class _Picked:
-    """The candidates that count, ordered by sentence and rank."""
+    """The selected candidates, ordered by sentence and rank."""
 
     parents: np.ndarray  # (C,)
     tokens: np.ndarray  # (C,)
@@ -80,14 +81,14 @@ def _pick(
     beam: int,
     room: np.ndarray | None,
 ) -> _Picked:
-    """Rank each sentence's candidates.
+    """Rank each sentence's candidates and select those that end or survive.
 
-    Ends among the best `beam` complete a hypothesis, the best `beam` others live on. With `room`
-    (N,), the best so many of a sentence count, ends or not.
+    Ends among the best `beam` complete a hypothesis, and the best `beam` others survive. With
+    `room` (N,), only that many candidates per sentence are selected, ends included.
     """
     width = tokens.shape[1]
     totals = (rows.totals[:, None] + log_probs).ravel()  # (R*k,)
-    # rows come best first: where each sentence has one, as in greedy search, all is in order
+    # The engine returns each row's candidates best first, so greedy search needs no sorting.
     order = np.arange(len(totals))
     if beam > 1:
         order = np.lexsort((-totals, np.repeat(rows.sentences, width)))
@@ -97,10 +98,11 @@ def _pick(
     tokens = tokens.ravel()[order]
     log_probs = log_probs.ravel()[order]
     sentences, others = rows.sentences[parents], tokens != eos
-    first = np.searchsorted(sentences, sentences)  # where each one's sentence begins
+    # `sentences` is sorted, so this is the index where each candidate's sentence begins.
+    first = np.searchsorted(sentences, sentences)
     rank = np.arange(len(order)) - first
     if room is None:
-        better = np.cumsum(others) - others  # how many others stand before
+        better = np.cumsum(others) - others  # non-ends ranked before each candidate
         ended = ~others & (rank < beam)
         lives = others & (better - better[first] < beam)
     else:
@@ -113,13 +115,14 @@ def _pick(
 def _candidates(
     tokens: np.ndarray | None, log_probs: np.ndarray, forced: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best of each row; where a token is forced, that token alone."""
+    """Return the k best tokens of each row, or only the forced token where there is one."""
     if tokens is not None:
         return tokens, log_probs
     log_probs = log_probs.copy()
     for row in np.flatnonzero(forced >= 0):
         value = log_probs[row, forced[row]]
         log_probs[row] = -np.inf
+        # An impossible forced token would make every total -inf and leave nothing to rank.
         log_probs[row, forced[row]] = value if np.isfinite(value) else CERTAIN
     return top_k(log_probs, min(k, log_probs.shape[1]))
 
@@ -133,7 +136,8 @@ def _observe(
     picked: _Picked,
     alive: np.ndarray,
 ) -> None:
-    """Report all candidates, the picked ones marked."""
+    """Report all candidates of a step and what became of each."""
+
     parents = np.repeat(np.arange(len(tokens)), tokens.shape[1])
     flat = tokens.ravel()
     if not len(picked.parents):

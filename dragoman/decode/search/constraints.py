@@ -1,20 +1,17 @@
-"""Beam search whose hypotheses must hold given phrases: dynamic beam allocation (Post and Vilar
-2018).
+"""Lexically constrained beam search with dynamic beam allocation (Post and Vilar 2018).
 
-    N sentences, R rows (live hypotheses of all sentences), k free candidates a row, c tokens that
-    bring a row's phrases on, B banks.
+    N sentences, R rows (live hypotheses of all sentences), k free candidates per row, c tokens per
+    row that advance a phrase, B banks.
 
-Besides the k best tokens, each row considers those that begin or go on with a phrase that it still
-lacks. Hypotheses of a sentence fall into banks by how many phrases they have, one that is begun
-included. (The paper counts tokens. Then a phrase of several tokens takes a bank for each, and each
-gets few hypotheses.) The beam is shared evenly between the banks that have candidates, so a
-hypothesis that has just begun a phrase need not beat those that have not. Only a hypothesis with
-all its phrases may end.
+In addition to the k best tokens, each row considers the tokens that begin or continue a missing
+phrase. The hypotheses of a sentence are grouped into banks by their number of phrases, including
+a partial one. (The paper counts tokens. Then a phrase of several tokens fills several banks, and
+each bank gets few hypotheses.) The banks that have candidates share the beam evenly, so a
+hypothesis that has just begun a phrase does not compete with hypotheses that have begun fewer. Only
+a hypothesis with all its phrases may end.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -34,12 +31,11 @@ from dragoman.text.vocabulary import Vocabulary
 
 
 class _Progress(NamedTuple):
-    """How far a hypothesis has come: which phrases it has, and what it may be in the middle of, as
-    (phrase, way, tokens)."""
+    """Tracks the phrases that a hypothesis has completed and those that it may be inside."""
 
     met: frozenset[int] = frozenset()
-    begun: tuple[tuple[int, int, int], ...] = ()
-    at_end: bool = False  # the last token completed a phrase whose last word must not go on
+    begun: tuple[tuple[int, int, int], ...] = ()  # (phrase, way, tokens so far)
+    at_end: bool = False  # just completed a phrase: the next token must start a new word
 
     @property
     def bank(self) -> int:
@@ -47,7 +43,7 @@ class _Progress(NamedTuple):
 
 
 class _Demands:
-    """The phrases of one sentence."""
+    """The required phrases of one sentence, as an automaton over `_Progress` states."""
 
     def __init__(self, phrases: Phrases):
         self.phrases = phrases
@@ -57,12 +53,12 @@ class _Demands:
         return len(progress.met) == len(self.phrases)
 
     def advance(self, progress: _Progress) -> int:
-        """Tokens of phrases that a hypothesis has."""
+        """Count the phrase tokens of a hypothesis."""
         done = sum(max(map(len, self.phrases[i].ways)) for i in progress.met)
         return done + max((count for _, _, count in progress.begun), default=0)
 
     def next(self, progress: _Progress) -> dict[int, _Progress]:
-        """The tokens that bring a hypothesis on, and how far each brings it."""
+        """Map each token that advances a phrase to the progress that it leads to."""
         if progress not in self._next:
             self._next[progress] = self._steps(progress)
         return self._next[progress]
@@ -75,7 +71,8 @@ class _Demands:
             if i not in progress.met
             for way in range(len(phrase.ways))
         ]
-        # What goes on with a phrase comes first: it may begin another one too.
+        # Continuations come first, so that a token that both continues one phrase and begins
+        # another is counted as the continuation.
         for i, way, count in (*progress.begun, *fresh):
             token = self.phrases[i].ways[way][count]
             places = begun.setdefault(token, [])
@@ -91,29 +88,20 @@ class _Demands:
         return _Progress(progress.met, tuple(places))
 
 
-@dataclass
-class _Tokens:
-    """Which tokens go on with a word."""
-
-    vocabulary: Vocabulary
-
-    @cached_property
-    def continuing(self) -> np.ndarray:
-        return np.array(
-            [
-                not piece.startswith(WORD_START) and piece[:1].isalnum()
-                for piece in self.vocabulary.pieces
-            ]
-        )
+def _continuing(vocabulary: Vocabulary) -> np.ndarray:
+    """Mark the tokens that continue a word. (V,)"""
+    return np.array(
+        [not piece.startswith(WORD_START) and piece[:1].isalnum() for piece in vocabulary.pieces]
+    )
 
 
 def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
-    """For each sentence its `nbest` hypotheses with all phrases, best first."""
+    """Return the `nbest` hypotheses of each sentence that have all phrases, best first."""
     assert task.phrases is not None
     require_attention(engine, task.looks)
     beam = task.beam
     eos = engine.target.eos
-    continuing = _Tokens(engine.target).continuing
+    continuing = _continuing(engine.target)
     demands = [_Demands(of_one) for of_one in task.phrases]
     limits = Limits(engine, map(len, sources), task.settings, task.prefixes)
     finished = Finished(len(sources), limits, task.settings, beam, task.nbest)
@@ -141,16 +129,19 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
         state = step.state
         complete = np.array([of.has_all(p) for of, p in zip(of_row, progress, strict=True)])
         at_end = np.array([p.at_end for p in progress])
-        left = [p._replace(begun=()) for p in progress]  # by whoever does not go on with a phrase
-        lost = np.array([(p.bank, of.advance(p)) for of, p in zip(of_row, left, strict=True)])
+        # A free token abandons every partial phrase of its row.
+        abandoned = [p._replace(begun=()) for p in progress]
+        fallback = np.array(
+            [(p.bank, of.advance(p)) for of, p in zip(of_row, abandoned, strict=True)]
+        )
         free = step.log_probs.copy()  # (R, k)
         free[(step.tokens == eos) & ~complete[:, None]] = -np.inf
         free[continuing[step.tokens] & at_end[:, None]] = -np.inf
-        # what is wanted is counted there
+        # A token that advances a phrase is already among the `wanted` candidates.
         free[(step.tokens[:, :, None] == wanted[:, None, :]).any(axis=2)] = -np.inf
         wanted_log_probs = np.where(wanted >= 0, step.extra_log_probs, -np.inf)
         wanted_log_probs[continuing[wanted] & at_end[:, None]] = -np.inf
-        # Where a token is forced, there is no other; the engine may think that it never comes.
+        # A forced token is the row's only candidate, even if the engine finds it impossible.
         free[forced >= 0] = -np.inf
         wanted_log_probs[
             (forced >= 0)[:, None] & (wanted >= 0) & ~np.isfinite(wanted_log_probs)
@@ -159,7 +150,7 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
         log_probs = np.concatenate([free, wanted_log_probs], axis=1)
         banks, advances = (
             np.concatenate([np.repeat(of_free[:, None], free.shape[1], axis=1), of_asked], axis=1)
-            for of_free, of_asked in zip(lost.T, (gains, advances), strict=True)
+            for of_free, of_asked in zip(fallback.T, (gains, advances), strict=True)
         )
         picked = _pick(rows, tokens, log_probs, banks, advances, eos, beam)
         grown = rows.extended(picked.parents, picked.tokens, picked.log_probs, step.attention)
@@ -169,7 +160,7 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
             ahead[row].get(token) or progress[row]._replace(begun=(), at_end=False)
             for row, token in zip(picked.parents.tolist(), picked.tokens.tolist(), strict=True)
         ]
-        # At the largest length hypotheses count as they stand: then only those with most phrases.
+        # At the maximum length, keep only the unfinished hypotheses with the most phrases.
         at_limit = number + 1 >= limits.longest[grown.sentences]
         met = np.array([len(p.met) for p in reached], dtype=int)
         lives = ~ended & (~at_limit | (met == _most(met, grown.sentences)))
@@ -184,8 +175,10 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
 def _wanted(
     of_row: Sequence[_Demands], ahead: Sequence[dict[int, _Progress]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The tokens that bring each row on (-1: no more of them), the banks that they lead to, and how
-    far they bring it. (R, c) each"""
+    """Return the tokens that advance each row, the banks they lead to, and the phrase tokens then.
+
+    All three are (R, c); rows with fewer tokens are padded with -1.
+    """
     most = max(1, *map(len, ahead)) if ahead else 1
     tokens = np.full((len(ahead), most), -1)
     banks, advances = np.zeros((2, len(ahead), most), dtype=int)
@@ -204,7 +197,7 @@ class _Picked(NamedTuple):
 
 
 def _most(met: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """For each candidate the most phrases that one of its sentence has. (C,)"""
+    """Return, for each candidate, the most phrases of any candidate of its sentence. (C,)"""
     highest = np.zeros(sentences.max(initial=0) + 1, dtype=int)
     np.maximum.at(highest, sentences, met)
     most: np.ndarray = highest[sentences]
@@ -220,11 +213,12 @@ def _pick(
     eos: int,
     beam: int,
 ) -> _Picked:
-    """The first of each bank, then the second of each, and so on, until the beam is full; of ends
-    those among the first `beam` of their bank.
+    """Fill the beam with the first candidate of each bank, then the second of each, and so on.
 
-    First in a bank comes the best of those that have most tokens of phrases, then the best. Without
-    that rule, hypotheses that begin a phrase again and again could keep out one that ends it.
+    Ends are selected if they are among the first `beam` of their bank.
+
+    A bank ranks by total, but its first candidate is the best among those with the most phrase
+    tokens. Otherwise, hypotheses that keep restarting a phrase could crowd out one that ends it.
     """
     width = tokens.shape[1]
     totals = (rows.totals[:, None] + log_probs).ravel()  # (R*(k+c),)
@@ -242,8 +236,9 @@ def _pick(
     rank = np.arange(len(order)) - np.searchsorted(group, group)  # in its bank
     finishing = ends & (rank < beam)
     others = np.flatnonzero(~ends)
-    # the rank among those of the bank that live on
+    # Ends take no place in the beam, so survivors are ranked in their bank without them.
     living = np.arange(len(others)) - np.searchsorted(group[others], group[others])
+    # Round-robin: by rank within the bank first, and the fullest bank first on each round.
     turn = others[np.lexsort((-bank[others], living, sentences[others]))]
     place = np.arange(len(turn)) - np.searchsorted(sentences[turn], sentences[turn])
     chosen = np.concatenate([np.flatnonzero(finishing), turn[place < beam]])

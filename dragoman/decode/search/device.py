@@ -1,12 +1,12 @@
-"""Beam search on the GPU: the rules of `beam.py`, for many sentences at once.
+"""Beam search on the GPU: the rules of `beam.py`, for a large batch of sentences.
 
-    N sentences of W hypotheses each, k = W+1 words considered after each, C = W*k candidates of a
-    sentence, P places, F room for finished hypotheses.
+    N sentences of W hypotheses each, k = W+1 tokens considered for each, C = W*k candidates per
+    sentence, P positions, F slots for finished hypotheses.
 
-On a GPU a step takes less time than the host needs to look at its candidates. So the host only
-launches steps, each a replay of one recording, and asks every few of them whether all sentences are
-done. A test holds the hypotheses against those of `beam_search`. What needs the host at every step
-(prefixes, alignments, the coverage penalty, forbidden repetitions, an observer) is left to that.
+On a GPU, a step takes less time than the host needs to read its candidates. So the host only
+replays a CUDA graph of one step and checks every few steps whether all sentences are done. A test
+compares the hypotheses with the results of `beam_search`, which also handles the tasks that need
+the host at every step (prefixes, alignments, the coverage penalty, n-gram bans, an observer).
 """
 
 import copy
@@ -27,27 +27,27 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
 
-# The host looks after so many steps: each look makes it wait for the GPU, and the GPU for it.
+# Each check for finished sentences synchronizes the host with the GPU, so checks are rare.
 STEPS_BETWEEN_LOOKS = 8
-# Recordings are made for a few sizes (powers of two), so that most batches find one. This is the
-# smallest number of sentences.
+# Graphs are recorded for a few sizes (powers of two), so that most batches can reuse one. This is
+# the smallest number of sentences.
 FEWEST = 16
-# A step costs as much for a sentence that is done as for one that is not. So the rest of a batch
-# moves to a smaller recording, for a power of this number, when so many times fewer are left.
+# A step costs the same for finished sentences as for live ones. So when the live sentences of a
+# batch fit a graph smaller by this factor, they move there.
 SHRINK = 4
-_SHORTEST = 32  # source or target that a recording has room for
-_POSITIONS = 2**12  # of all sentences of a recording together, at least
-_MULTIPLE = 16  # that the number of words to encode is of
-# Of the GPU's. What is taken beyond it, by whatever, is taken back from recordings: they are made
-# again in milliseconds.
+_SHORTEST = 32  # the least source and target length that a graph has room for
+_POSITIONS = 2**12  # the least number of positions of all sentences of a graph together
+_MULTIPLE = 16  # source pieces are padded to a multiple, so that few kernel sizes are compiled
+# When the process uses more than this share of GPU memory, the oldest graphs are evicted. Recording
+# them again takes milliseconds.
 _SHARE_OF_MEMORY = 0.5
-# Bytes for a batch of the engine's own size, so that the recordings of larger ones find room.
+# GPU memory per batch of the engine's default size; batches grow with the memory available.
 _FOR_ONE = 2**33
-_MOST_TIMES = 16  # as large, for one hypothesis of each sentence: more were no faster
+_MOST_TIMES = 16  # largest batch, in default sizes, for greedy search: larger ones were no faster
 
 
 def batch_tokens(engine: TorchEngine, width: int) -> int:
-    """Source pieces of a batch, where there are sentences enough to fill it."""
+    """Return the source pieces of a full batch for a beam of this width."""
     if engine.device.type != "cuda":
         return engine.batch_tokens
     times = min(_MOST_TIMES, int(_memory(engine) / _FOR_ONE))
@@ -55,13 +55,13 @@ def batch_tokens(engine: TorchEngine, width: int) -> int:
 
 
 def _memory(engine: TorchEngine) -> float:
-    """Bytes of the GPU that are for this process."""
+    """Return the bytes of GPU memory that this process may use."""
     share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda: 1.0)()
     return float(share * torch.cuda.get_device_properties(engine.device).total_memory)
 
 
 class Room(NamedTuple):
-    """What a recording is made for."""
+    """The size of a recorded graph: sentences, source pieces and target positions."""
 
     sentences: int
     sources: int
@@ -69,8 +69,10 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, sentences: int, source: int, target: int) -> "Room":
-        """For sentences that are no longer than this. How long it is costs memory alone: so few
-        sentences get a long one, and the next few find it there.
+        """Return a room for sentences of at most these lengths.
+
+        Length costs only memory. So a room for few sentences is made long, and later batches can
+        reuse it.
 
         >>> Room.of(2048, 30, 100), Room.of(16, 30, 100)
         (Room(sentences=2048, sources=32, places=128), Room(sentences=16, sources=256, places=256))
@@ -80,32 +82,34 @@ class Room(NamedTuple):
 
 
 class DeviceSearch:
-    """Searches with one engine's model; keeps what it has recorded."""
+    """Searches with one engine's model and keeps the graphs that it has recorded."""
 
     def __init__(self, engine: TorchEngine, settings: DecodingConfig, nbest: int):
         self._engine, self._settings, self._nbest = engine, settings, nbest
-        # In bf16 a step reads half the bytes, and a step is all reading. A model in training has no
-        # such copy yet; this one is brought up to date before each search.
+        # A step mostly waits for memory, and in bf16 it reads half the bytes. A model in training
+        # has no such copy, so this one is refreshed before each search.
         searched = engine.at_precision(settings.precision)
         copied = searched is engine and engine.halves(settings.precision)
         self._model = copy.deepcopy(engine.model).bfloat16().eval() if copied else searched.model
-        # listed once: to walk through the modules takes the host as long as a step takes the GPU
+        # Listed once, since walking the modules takes the host as long as a step takes the GPU.
         self._live: list[Tensor] = list(engine.model.parameters()) if copied else []
         self._copied: list[Tensor] = list(self._model.parameters()) if copied else []
-        # What is recorded must not be on the stream that everything else is on.
+        # CUDA graphs cannot be captured on the default stream.
         on_gpu = engine.device.type == "cuda"
         self._stream = torch.cuda.Stream(engine.device) if on_gpu else None  # type: ignore[no-untyped-call]
         self._beams: dict[Room, Beams] = {}
         self._pool: Any = None
 
     def __call__(self, sources: Flat, on_step: OnStep | None = None) -> PackedHypotheses:
+        """Return the hypotheses in the order of the sources."""
         return self.by_and_by(sources, on_step).in_order
 
     @torch.inference_mode()
     def by_and_by(self, sources: Flat, on_step: OnStep | None = None) -> Found:
-        """What was found, as it was found: sentences that are done early come first."""
+        """Return the hypotheses in the order in which the sentences finished."""
         if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream())  # a model may be in training
+            # A training step may still be writing the weights on the current stream.
+            self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             return self._search(sources, on_step)
 
@@ -117,13 +121,13 @@ class DeviceSearch:
         lengths = int(sources.lengths.max()), longest
         beams = self._with_room(Room.of(_power(max(sentences, FEWEST)), *lengths))
         beams.start(sources, limits)
-        searched = np.arange(sentences)  # which sentence each one of `beams` is
-        found: list[Found] = []
+        searched = np.arange(sentences)  # the sentence number of each row of `beams`
+        results: list[Found] = []
         for step in range(1, longest + 1):
             beams.step()
             if step % STEPS_BETWEEN_LOOKS and step < longest:
                 continue
-            # Only as often as the host looks: asking more often would make the GPU wait.
+            # Not called at every step, since the GPU would then wait for the host.
             if on_step is not None:
                 on_step()
             done = beams.done[: len(searched)].cpu().numpy()
@@ -133,23 +137,23 @@ class DeviceSearch:
             fewer = _power(max(len(alive), FEWEST), SHRINK)
             if fewer * SHRINK <= beams.room.sentences:
                 ended = np.flatnonzero(done)
-                found.append(Found(searched[ended], beams.hypotheses(ended)))
+                results.append(Found(searched[ended], beams.hypotheses(ended)))
                 smaller = self._with_room(Room.of(fewer, *lengths))
                 smaller.take(beams, alive)
                 beams, searched = smaller, searched[alive]
-        found.append(Found(searched, beams.hypotheses(np.arange(len(searched)))))
-        return Found.joined(found)
+        results.append(Found(searched, beams.hypotheses(np.arange(len(searched)))))
+        return Found.joined(results)
 
     def _refresh(self) -> None:
-        """Bring the copy of a model in training up to date.
+        """Copy the current weights of a model in training.
 
-        This happens in place, so that recordings find the new weights.
+        The copy happens in place, since recorded graphs hold the addresses of the weights.
         """
         if self._copied and any(parameter.requires_grad for parameter in self._live):
             torch._foreach_copy_(self._copied, self._live)
 
     def _with_room(self, room: Room) -> "Beams":
-        """A recording for this room; the oldest ones make way when they fill the memory."""
+        """Return the beams recorded for this room, evicting the oldest when memory is short."""
         if room not in self._beams:
             beams = Beams(
                 cast(Transformer, self._model),
@@ -159,7 +163,7 @@ class DeviceSearch:
                 room,
             )
             if self._engine.device.type == "cuda":
-                # Caches never move once they are recorded, so each room has its own.
+                # A graph holds the addresses of its KV cache, so rooms cannot share one.
                 most = _SHARE_OF_MEMORY * _memory(self._engine)
                 while self._beams and torch.cuda.memory_allocated(self._engine.device) > most:
                     del self._beams[next(iter(self._beams))]
@@ -170,10 +174,7 @@ class DeviceSearch:
 
 
 class Beams:
-    """The hypotheses of sentences searched together.
-
-    All are in tensors whose first dimension is the sentence.
-    """
+    """The hypotheses of a batch, in tensors whose first dimension is the sentence."""
 
     def __init__(
         self,
@@ -189,15 +190,15 @@ class Beams:
         self._nbest = nbest
         self._beam = beam = max(settings.beam_size, nbest)
         self._enough = max(nbest, round(beam * settings.patience))
-        # A sentence that goes on has fewer than `enough` finished hypotheses. One step adds at most
-        # `beam` that end, and `beam` that are cut off at the largest length.
+        # A live sentence has fewer than `enough` finished hypotheses. One step adds at most `beam`
+        # that end and `beam` that are cut off at the maximum length.
         capacity = self._enough - 1 + 2 * beam
         self._first = target.bos
         device = model.output.weight.device
         n = room.sentences
         self.decoder = IncrementalDecoder(model, n, beam, room.sources, room.places)
         penalty = LENGTH_PENALTIES[settings.length_penalty]
-        # A table, so that the kernel needs to know none of the formulas.
+        # A lookup table, so that the kernel does not implement the formulas.
         divisors = [
             penalty(max(i, 1), settings.length_penalty_alpha) for i in range(room.places + 2)
         ]
@@ -209,7 +210,7 @@ class Beams:
             return torch.zeros(n, *shape, dtype=dtype, device=device)
 
         self.last = zeros(beam)
-        # Totals are in float64, as in NumPy's search: sums of many float32 would tie differently.
+        # Totals are float64 as in `beam.py`: float32 sums would round and break ties differently.
         self.totals = zeros(beam, dtype=torch.float64)
         self.longest = zeros()
         self.end_from = zeros()
@@ -237,17 +238,18 @@ class Beams:
     def record(self, pool: Any) -> None:
         """Record a step as a CUDA graph.
 
-        It runs once before, so that nothing is compiled during the recording. What it needs for a
-        moment comes from a pool that recordings share, since no two run at once.
+        Temporary tensors come from a pool that all graphs share, since only one graph runs at a
+        time.
         """
+        # A first run compiles the kernels, which must not happen during capture.
         self._advance()
-        # A replay launches hundreds of kernels in one call. Launched one by one, they would take
-        # the host longer than they take the GPU. It works because a step is always the same
-        # computation at the same addresses: what changes, such as the number of the step, is read
+        # A replay launches hundreds of kernels in one call. Launching them one by one would take
+        # the host longer than running them takes the GPU. This works because every step is the same
+        # computation at the same addresses: anything that changes, such as the step number, is read
         # from tensors.
         graph = torch.cuda.CUDAGraph()
-        # Meanwhile, another thread may search on the same device without any recording. Not
-        # `torch.cuda.graph`, which gives all memory back that is free: the next batch needs it.
+        # Thread-local, because another thread may use the device without a graph meanwhile. Not
+        # `torch.cuda.graph`, because it empties the allocator's cache that the next batch needs.
         graph.capture_begin(pool, capture_error_mode="thread_local")
         try:
             self._advance()
@@ -256,10 +258,10 @@ class Beams:
         self._recorded_step = graph
 
     def start(self, sources: Flat, limits: Limits) -> None:
-        """Take in sentences. The rest of the room counts as done."""
+        """Encode new sentences and mark the rest of the room as done."""
         n, words = len(sources.lengths), len(sources.ids)
-        # The encoder is not recorded: for sizes that hardly come again that would take longer than
-        # it saves. But kernels are compiled for few kinds of sizes.
+        # The encoder runs without a graph, since its input sizes rarely repeat. Padding keeps the
+        # number of sizes that kernels are compiled for small.
         room = -(-words // _MULTIPLE) * _MULTIPLE
         ids, at = np.full(room, self._model.pad, dtype=np.int32), np.zeros(room, dtype=np.int32)
         starts = np.full(self.room.sentences + 1, words, dtype=np.int32)
@@ -270,7 +272,7 @@ class Beams:
             ours[:n] = torch.from_numpy(values).to(device)
         self.last.fill_(self._first)
         self.totals.fill_(-torch.inf)
-        # All hypotheses of a sentence begin as one; the others would be copies of it.
+        # Each sentence starts with a single hypothesis: more would be copies of it.
         self.totals[:n, 0] = 0.0
         self.done.fill_(True)
         self.done[:n] = False
@@ -278,24 +280,25 @@ class Beams:
         self.scores.fill_(-torch.inf)
 
     def take(self, other: "Beams", which: np.ndarray) -> None:
-        """Go on with some of another's sentences."""
+        """Take over the unfinished sentences of larger beams."""
         rows = torch.from_numpy(which).to(self.last.device)
-        # What is not taken over counts as done, with no hypothesis alive.
+        # The rest of the room counts as done, with no live hypotheses.
         self.done.fill_(True)
         self.totals.fill_(-torch.inf)
         for mine, theirs in zip(self._tensors, other._tensors, strict=True):
-            # This room may be longer.
+            # This room may be longer than the other one, so copy into its first positions.
             mine[(slice(len(which)), *map(slice, theirs.shape[1:]))] = theirs[rows]
         self.decoder.steps.copy_(other.decoder.steps)
 
     def step(self) -> None:
+        """Advance all hypotheses by one token, by replaying the graph if there is one."""
         if self._recorded_step is not None:
             self._recorded_step.replay()
         else:
             self._advance()
 
     def _advance(self) -> None:
-        """One word more for every hypothesis."""
+        """Compute the next token of every hypothesis and update the beams."""
         output = self._model.output
         # (R, V)
         logits = linear(self.decoder.step(self.last.flatten()), output.weight, output.bias)
@@ -324,33 +327,34 @@ class Beams:
         self.decoder.steps += 1
 
     def hypotheses(self, which: np.ndarray) -> PackedHypotheses:
-        """The `nbest` of some sentences, best first."""
+        """Read the `nbest` hypotheses of some sentences back to the host, best first."""
         rows = torch.from_numpy(which).to(self.last.device)
         scores, ends, end_log_probs = (
             t[rows].cpu().numpy() for t in (self.scores, self.ends, self.end_log_probs)
         )
-        made = int(self.decoder.steps)
+        length = int(self.decoder.steps)
         tokens, parents, log_probs = (
-            t[rows, :, :made].cpu().numpy() for t in (self.tokens, self.parents, self.log_probs)
+            t[rows, :, :length].cpu().numpy() for t in (self.tokens, self.parents, self.log_probs)
         )
         # (n, nbest)
-        kept = np.argsort(-scores, axis=1, kind="stable")[:, : self._nbest]
+        order = np.argsort(-scores, axis=1, kind="stable")[:, : self._nbest]
         scores, end_log_probs = (
-            np.take_along_axis(array, kept, axis=1) for array in (scores, end_log_probs)
+            np.take_along_axis(array, order, axis=1) for array in (scores, end_log_probs)
         )
         # (n, nbest)
         steps, parent, last_word = np.moveaxis(
-            np.take_along_axis(ends, kept[:, :, None], axis=1), 2, 0
+            np.take_along_axis(ends, order[:, :, None], axis=1), 2, 0
         )
         words, values = _walk_back(steps, parent, tokens, parents, log_probs)
-        # Its last word and that word's log-probability stand behind the others.
+        # The history ends before the last token, since its hypothesis was no longer live.
         for history, last in ((words, last_word), (values, end_log_probs)):
             np.put_along_axis(history, steps[:, :, None], last[:, :, None], axis=2)
-        real = scores > -np.inf  # else an empty place
-        none = np.logical_not(real.any(axis=1))  # all was forbidden: an empty hypothesis, cut off
-        real[none, 0] = True
-        complete = (last_word == self._end) & ~none[:, None]
-        counts = np.where(none[:, None], 0, steps + 1)  # of log-probabilities: the end has one too
+        real = scores > -np.inf  # the other slots are empty
+        # If every token was banned, return an empty, incomplete hypothesis as `Finished.best` does.
+        empty = np.logical_not(real.any(axis=1))
+        real[empty, 0] = True
+        complete = (last_word == self._end) & ~empty[:, None]
+        counts = np.where(empty[:, None], 0, steps + 1)  # log-probabilities, including the end's
         return PackedHypotheses(
             real.sum(axis=1),
             _flat(words[real], (counts - complete)[real]),
@@ -361,7 +365,7 @@ class Beams:
 
 
 def _flat(rows: np.ndarray, lengths: np.ndarray) -> Flat:
-    """The beginnings of some rows, of these lengths."""
+    """Concatenate the first `lengths` entries of each row."""
     return Flat(rows[np.arange(rows.shape[1]) < lengths[:, None]], lengths)
 
 
@@ -372,25 +376,24 @@ def _walk_back(
     parents: np.ndarray,
     log_probs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Words and log-probabilities on the way to finished hypotheses.
+    """Follow the parents of finished hypotheses back to their tokens and log-probabilities.
 
-    They ended at `steps` (n, m), behind `parent` (n, m).
-
-    The history `tokens`, `parents`, `log_probs` is (n, W, P); results are (n, m, longest + 1),
-    meaningless from `steps` on.
+    `steps` (n, m) are the steps at which hypotheses ended, and `parent` (n, m) their last parents.
+    The history `tokens`, `parents`, `log_probs` is (n, W, P). The results are (n, m, longest + 1)
+    and meaningless from `steps` on.
     """
     longest = int(steps.max(initial=0))
     sentence = np.arange(len(tokens))[:, None]
     words, values = (
         np.zeros((*steps.shape, longest + 1), history.dtype) for history in (tokens, log_probs)
     )
-    if tokens.shape[1] == 1:  # greedy: there is one way
+    if tokens.shape[1] == 1:  # greedy search has one path
         words[:, :, :longest], values[:, :, :longest] = (
             history[:, :, :longest] for history in (tokens, log_probs)
         )
         return words, values
     for place in range(longest - 1, -1, -1):
-        inside = place < steps  # the walk of a shorter one has not begun yet
+        inside = place < steps  # a shorter hypothesis is entered at its own last step
         words[:, :, place] = tokens[sentence, parent, place]
         values[:, :, place] = log_probs[sentence, parent, place]
         parent = np.where(inside, parents[sentence, parent, place], parent)
@@ -398,7 +401,7 @@ def _walk_back(
 
 
 def _power(number: int, base: int = 2) -> int:
-    """The next power.
+    """Return the smallest power of `base` that is at least `number`.
 
     >>> _power(16), _power(17), _power(17, 4)
     (16, 32, 64)

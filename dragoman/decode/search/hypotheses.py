@@ -1,4 +1,4 @@
-"""What search and sampling share: hypotheses in the making, their limits, and those that are done.
+"""The state shared by search and sampling: live hypotheses, their limits, and finished ones.
 
 N sentences, R rows (live hypotheses of all sentences), t steps so far, S source pieces.
 """
@@ -14,12 +14,11 @@ from dragoman.engine.protocol import BannedTokens, Engine
 from dragoman.errors import TranslationError
 
 OnStep = Callable[[], None]
-"""Called before every step of a search, on the thread that searches. What it raises ends the
-search."""
+"""Called before every step, on the thread that searches; an exception from it ends the search."""
 
 
 CERTAIN = 0.0
-"""The log-probability of a forced piece that a model never says by itself, such as a language."""
+"""The log-probability of a forced piece that a model never produces, such as a language tag."""
 
 
 LENGTH_PENALTIES: dict[str, Callable[[float, float], float]] = {
@@ -27,14 +26,14 @@ LENGTH_PENALTIES: dict[str, Callable[[float, float], float]] = {
     "power": lambda n, alpha: n**alpha,
     "none": lambda n, alpha: 1.0,
 }
-"""What a sum of log-probabilities is divided by, for n pieces, the end included (Wu et al. 2016,
-section 7)."""
+"""The divisor of a summed log-probability, given its number of pieces n, the end included (Wu et
+al. 2016, section 7)."""
 
 
 class Hypothesis(NamedTuple):
     """A finished output.
 
-    `log_probs` has one entry more than `tokens` if it is complete: that of its end.
+    If it is complete, `log_probs` has one more entry than `tokens`, for its end.
     """
 
     tokens: tuple[int, ...]
@@ -46,16 +45,17 @@ class Hypothesis(NamedTuple):
 
 @dataclass
 class Rows:
-    """Live hypotheses, a row each."""
+    """Live hypotheses, one per row."""
 
     sentences: np.ndarray  # (R,)
     tokens: np.ndarray  # (R, t)
     log_probs: np.ndarray  # (R, t)
     attention: np.ndarray | None  # (R, t, S)
-    totals: np.ndarray  # (R,) of the log-probabilities
+    totals: np.ndarray  # (R,) sums of `log_probs`
 
     @classmethod
     def first(cls, sentences: np.ndarray) -> "Rows":
+        """Start an empty hypothesis for each of these sentence numbers."""
         nothing = np.zeros((len(sentences), 0))
         return cls(
             sentences, nothing.astype(np.int64), nothing, None, totals=np.zeros(len(sentences))
@@ -68,7 +68,10 @@ class Rows:
         log_probs: np.ndarray,
         attention: np.ndarray | None,
     ) -> "Rows":
-        """Row r continues row parents[r]; `attention` has a row per parent."""
+        """Append a token to each hypothesis: new row r continues row parents[r].
+
+        `attention` has one row per parent.
+        """
         history = None
         if attention is not None:
             new = attention[parents][:, None, :]
@@ -86,6 +89,7 @@ class Rows:
         )
 
     def only(self, which: np.ndarray) -> "Rows":
+        """Select the rows where the mask `which` is true."""
         if which.all():
             return self
         attention = self.attention[which] if self.attention is not None else None
@@ -99,7 +103,7 @@ class Rows:
 
 
 class Limits:
-    """What a step may produce: lengths, forced beginnings, repeated runs."""
+    """Limits what a step may produce: output lengths, forced prefixes and repeated n-grams."""
 
     def __init__(
         self,
@@ -116,7 +120,7 @@ class Limits:
         self.shortest = np.minimum(
             (settings.min_length_ratio * lengths).astype(int), self.longest - 1
         )
-        # beyond it, every sentence may end
+        # From this length on, every sentence may end, so `forbidden` has nothing to check.
         self._largest_minimum = int(self.shortest.max(initial=0))
         self.prefixes = [
             list(prefix)[: self.longest[i] - 1] for i, prefix in enumerate(prefixes or [])
@@ -124,7 +128,7 @@ class Limits:
         self.ngram, self.eos = settings.no_repeat_ngram_size, engine.target.eos
 
     def forced(self, rows: Rows) -> np.ndarray:
-        """For each row the token that must come next, or -1. (R,)"""
+        """Return the token that each row must produce next, or -1 for any. (R,)"""
         t = rows.tokens.shape[1]
         if not self.prefixes:
             return np.full(len(rows.sentences), -1)
@@ -133,6 +137,7 @@ class Limits:
         )
 
     def forbidden(self, rows: Rows, forced: np.ndarray) -> BannedTokens | None:
+        """Return the tokens that rows must not produce next; a forced token is never banned."""
         t = rows.tokens.shape[1]
         if t > self._largest_minimum and not self.ngram:
             return None
@@ -148,7 +153,7 @@ class Limits:
 
 
 class Finished:
-    """Hypotheses that are done, by sentence, and the question whether a sentence is."""
+    """Collects the finished hypotheses of each sentence and decides when its search is over."""
 
     def __init__(
         self, sentences: int, limits: Limits, settings: DecodingConfig, beam: int, nbest: int
@@ -160,11 +165,12 @@ class Finished:
         self._penalty = LENGTH_PENALTIES[settings.length_penalty]
 
     def add(self, rows: Rows, which: np.ndarray, complete: bool = True) -> None:
-        """Take hypotheses out of the rows; a complete one's last token is its end."""
+        """Add the rows where the mask `which` is true; complete ones end with an end token."""
         for row in np.flatnonzero(which).tolist():
             self.take_row(rows, row, int(rows.sentences[row]), complete)
 
     def take_row(self, rows: Rows, row: int, sentence: int, complete: bool = True) -> None:
+        """Add one row to the hypotheses of a sentence."""
         self.take(
             sentence,
             rows.tokens[row].tolist(),
@@ -183,7 +189,7 @@ class Finished:
         complete: bool,
         attention: np.ndarray | None = None,
     ) -> None:
-        """A hypothesis of a sentence; a complete one's last token is its end."""
+        """Score a hypothesis and add it; a complete one's last token is its end."""
         score = total / self._penalty(len(tokens), self._settings.length_penalty_alpha)
         if self._settings.coverage_penalty and attention is not None:
             source = attention[:, : self._limits.source_lengths[sentence]]
@@ -194,16 +200,16 @@ class Finished:
         self.counts[sentence] += 1
 
     def full(self, rows: Rows, lives: np.ndarray, length: int) -> np.ndarray:
-        """For each sentence, whether its search is over.
+        """Tell for each sentence whether its search is over.
 
-        At the largest length, live hypotheses count as they stand.
+        At the maximum length, live hypotheses are added without an end.
         """
         over = np.ones(len(self._hypotheses), dtype=bool)
         live = rows.sentences[lives]
         over[live] = False
-        # of others nothing can be over yet
+        # A sentence without finished hypotheses, and not yet at its maximum length, must continue.
         candidates = live[(self.counts[live] > 0) | (length >= self._limits.longest[live])]
-        for sentence in dict.fromkeys(candidates.tolist()):  # they are in order
+        for sentence in dict.fromkeys(candidates.tolist()):  # unique, still sorted
             mine = lives & (rows.sentences == sentence)
             done = self.done(sentence, float(rows.totals[mine].max()))
             if not done and length >= self._limits.longest[sentence]:
@@ -213,14 +219,15 @@ class Finished:
         return over
 
     def done(self, sentence: int, best_live_total: float) -> bool:
-        """Whether a sentence has enough, or no live hypothesis can come among its best."""
+        """Tell whether a sentence has enough hypotheses, or no live one can reach its n best."""
         complete = len(self._hypotheses[sentence])
         return complete >= self._enough or self._beyond_reach(sentence, best_live_total)
 
     def _beyond_reach(self, sentence: int, best_live_total: float) -> bool:
-        """Whether no live hypothesis can beat the `nbest` complete ones.
+        """Tell whether no live hypothesis can beat the `nbest` complete ones.
 
-        Totals only fall, and no divisor is larger than that of the largest length.
+        A negative total only falls as a hypothesis grows, and the length penalty divides it by at
+        most the divisor of the maximum length. So this quotient bounds every future score.
         """
         scores = sorted((h.score for h in self._hypotheses[sentence]), reverse=True)
         if len(scores) < self._nbest:
@@ -231,7 +238,8 @@ class Finished:
         return bool(best_live_total / largest <= scores[self._nbest - 1])
 
     def best(self, spare: bool = False) -> list[list[Hypothesis]]:
-        nothing = Hypothesis((), -np.inf, (), complete=False)  # where all was forbidden
+        """Return each sentence's `nbest` hypotheses, best first; all of them if `spare`."""
+        nothing = Hypothesis((), -np.inf, (), complete=False)  # if every token was banned
         most = None if spare else self._nbest
         return [
             sorted(hypotheses, key=lambda h: -h.score)[:most] or [nothing]
@@ -240,7 +248,7 @@ class Finished:
 
 
 def _would_repeat(tokens: list[int], n: int) -> list[int]:
-    """Tokens that would complete a run of n that stands in `tokens` already.
+    """Return the tokens that would repeat an n-gram of `tokens`.
 
     >>> _would_repeat([5, 6, 7, 5, 6], 3)
     [7]
@@ -250,6 +258,7 @@ def _would_repeat(tokens: list[int], n: int) -> list[int]:
 
 
 def require_attention(engine: Engine, wanted: bool) -> None:
+    """Raise if a search needs attention from an engine without it."""
     if wanted and not engine.has_attention:
         raise TranslationError(
             "this model has no attention: it cannot give alignments or a coverage penalty."
@@ -257,12 +266,13 @@ def require_attention(engine: Engine, wanted: bool) -> None:
 
 
 def coverage_penalty(attention: np.ndarray, beta: float) -> float:
-    """β Σi log min(Σj aij, 1): a penalty for source words i that got too little attention.
+    """Compute β Σi log min(Σj aij, 1), the penalty for source pieces i with too little attention.
 
-    `attention` has a row per target piece and a column per source piece. (T, S)
+    `attention` (T, S) has one row per target piece j and one column per source piece i.
 
     >>> coverage_penalty(np.array([[1.0, 0.0], [0.0, 1.0]]), 0.2)
     0.0
     """
+    # Clipped from below too, since the log of an unseen piece would be -inf.
     seen = np.clip(attention.sum(axis=0), 1e-9, 1.0)  # (S,)
     return float(beta * np.log(seen).sum())

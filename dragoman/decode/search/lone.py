@@ -1,9 +1,9 @@
-"""Beam search for one sentence, in plain Python: what `search.py` finds, sooner.
+"""Beam search for a single sentence, in plain Python, to cut the overhead of each step.
 
-A sentence that is translated alone has a handful of numbers to rank at each step. NumPy takes
-longer to look at an array than Python takes to sort such a handful, and between two steps of a
-small model that waiting counts. The rules are those of `search.py`, and so are the sums, to the
-last bit: both add in 64 bits what the engine gives in 32.
+One sentence has only a handful of candidates to rank at each step. Python sorts them faster than
+NumPy sets up an array operation, and a small model's step is short enough for that to matter. The
+rules are the same as in `beam.py`, and the scores agree to the last bit: both sum the engine's
+float32 log-probabilities in float64.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from dragoman.engine.protocol import Engine
 
 
 class Live(NamedTuple):
-    """A hypothesis as its last token and what that continues: children share their past."""
+    """A hypothesis as a linked list from its last token back, so that children share a history."""
 
     before: "Live | None"
     token: int
@@ -26,7 +26,7 @@ class Live(NamedTuple):
     total: float  # of the log-probabilities
 
     def history(self) -> tuple[list[int], list[float]]:
-        """Tokens and log-probabilities from the first on."""
+        """Return the tokens and their log-probabilities in order."""
         tokens: list[int] = []
         log_probs: list[float] = []
         live: Live | None = self
@@ -38,9 +38,9 @@ class Live(NamedTuple):
 
 
 def lone_search(engine: Engine, source: Sequence[int], task: Task) -> list[Hypothesis]:
-    """The `nbest` hypotheses of a sentence, best first.
+    """Return the `nbest` hypotheses of a sentence, best first.
 
-    Settings that ask for attention or bar repeated runs are not for this search.
+    Does not support attention, forced prefixes or the ban on repeated n-grams.
     """
     beam = task.beam
     limits = Limits(engine, [len(source)], task.settings, None)
@@ -57,7 +57,7 @@ def lone_search(engine: Engine, source: Sequence[int], task: Task) -> list[Hypot
         forbid = None
         if length < shortest:
             forbid = np.arange(len(rows)), np.full(len(rows), eos)
-        # one more than the beam: one of them may be the end
+        # One of the top k may be the end, so `beam + 1` leave enough to fill the beam.
         step = engine.step(state, parents, last, beam + 1, banned=forbid)
         assert step.tokens is not None
         state = step.state
@@ -83,14 +83,14 @@ def lone_search(engine: Engine, source: Sequence[int], task: Task) -> list[Hypot
 def _ranked(
     rows: list[Live | None], tokens: list[list[int]], log_probs: list[list[float]]
 ) -> list[tuple[Live, int]]:
-    """Every candidate with its row, best first; among equals, in the order of the rows."""
+    """Return every candidate with its row, best first; ties keep the order of the rows."""
     candidates = []
     for number, before in enumerate(rows):
         total = 0.0 if before is None else before.total
         for token, log_prob in zip(tokens[number], log_probs[number], strict=True):
             if isfinite(log_prob):
                 candidates.append((Live(before, token, log_prob, total + log_prob), number))
-    if len(rows) > 1:  # those of one row are in order
+    if len(rows) > 1:  # the engine returns each row sorted
         candidates.sort(key=lambda candidate: -candidate[0].total)
     return candidates
 
@@ -98,7 +98,8 @@ def _ranked(
 def _picked(
     ranked: list[tuple[Live, int]], eos: int, beam: int
 ) -> tuple[list[Live], list[Live], list[int]]:
-    """Ends among the best `beam`; the best `beam` others, and their rows."""
+    """Return the ends among the best `beam`, the best `beam` others, and the rows of the latter."""
+
     ended: list[Live] = []
     alive: list[Live] = []
     origins: list[int] = []

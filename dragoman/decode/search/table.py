@@ -1,7 +1,7 @@
-"""The ways to find translations, in the order in which they are tried.
+"""The search algorithms, in the order in which they are tried.
 
-A translator has one of each, and gives a batch to the first that fits. A new search is a class with
-these two methods, in a file of its own, and an entry in `SEARCHES`.
+A translator has one of each and gives every batch to the first that fits. To add a search, write
+a class with the methods of `Search` in its own file, and list it in `SEARCHES`.
 """
 
 from collections.abc import Callable
@@ -26,15 +26,19 @@ _KEPT = 3  # recorded searches of an engine
 
 
 class Search(Protocol):
-    def fits(self, engine: Engine, task: Task) -> bool: ...
+    """The interface of a search algorithm."""
+
+    def fits(self, engine: Engine, task: Task) -> bool:
+        """Tell whether this search can do the task with this engine."""
+        ...
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
-        """For each sentence its `nbest` hypotheses, best first."""
+        """Return the `nbest` hypotheses of each sentence, best first."""
         ...
 
 
 class SamplingSearch:
-    """Draws translations."""
+    """Samples translations."""
 
     def fits(self, engine: Engine, task: Task) -> bool:
         return task.sampling is not None
@@ -46,7 +50,7 @@ class SamplingSearch:
 
 
 class GivenTranslations:
-    """Scores translations instead of searching for any."""
+    """Scores given translations instead of searching."""
 
     def fits(self, engine: Engine, task: Task) -> bool:
         return task.given is not None
@@ -58,7 +62,7 @@ class GivenTranslations:
 
 
 class ConstrainedSearch:
-    """Beam search for translations with given phrases."""
+    """Beam search for translations that contain given phrases."""
 
     def fits(self, engine: Engine, task: Task) -> bool:
         return task.phrases is not None
@@ -70,12 +74,12 @@ class ConstrainedSearch:
 
 
 class RecordedSearch:
-    """Beam search on a GPU, for what needs no look from the host at every step."""
+    """Beam search on a GPU, for tasks that need nothing from the host at each step."""
 
     def __init__(self) -> None:
-        # Of each engine: an adapter has one of its own.
+        # An adapter is an engine of its own, so the engine is part of the key.
         self._kept: dict[tuple[Engine, DecodingConfig, int], DeviceSearch] = {}
-        self._lock = Lock()  # recordings have their places in memory: one search at a time
+        self._lock = Lock()  # CUDA graphs reuse fixed buffers, so only one search runs at a time
 
     def fits(self, engine: Engine, task: Task) -> bool:
         shrinks = task.settings.shrink_beam_on_eos and task.beam > 1
@@ -86,12 +90,13 @@ class RecordedSearch:
 
     @staticmethod
     def batch_tokens(engine: Engine, width: int) -> int:
-        """Source pieces that are well searched for at once, where there are many."""
+        """Return how many source pieces fill a batch well when many sentences are waiting."""
         from dragoman.decode.search.device import batch_tokens
 
         return batch_tokens(cast("TorchEngine", engine), width)
 
     def by_and_by(self, engine: Engine, sources: Flat, task: Task) -> "Found":
+        """Search and return the hypotheses in the order in which sentences finished."""
         with self._lock:
             return self._kept_search(engine, task).by_and_by(sources, task.on_step)
 
@@ -102,9 +107,9 @@ class RecordedSearch:
             from dragoman.decode.search.device import DeviceSearch
 
             search = DeviceSearch(cast("TorchEngine", engine), task.settings, task.nbest)
-        # A recording takes seconds and much memory. The last of an engine are kept: training goes
-        # back and forth between the settings of validation and those of translation, and a
-        # translation between those of a first search and of a second, wider one.
+        # Recording takes seconds and much memory, so the last few searches of an engine are kept.
+        # Training alternates between the settings of validation and of translation, and a
+        # translation between a first search and a second, wider one.
         of_engine = [other for other in self._kept if other[0] is engine]
         for other in of_engine[: -(_KEPT - 1)]:
             del self._kept[other]
@@ -119,7 +124,9 @@ class BeamSearch:
         return True
 
     def __call__(self, engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis]]:
-        # not by what the sentences of this batch are like: bits must not depend on neighbours
+        # The choice depends on the task, never on the sentences of the batch: otherwise a
+        # translation's scores would depend on its neighbors.
+
         if task.beam == 1 and not task.looks:
             engine = engine.for_greedy_search
         if len(sources) == 1 and task.plain:

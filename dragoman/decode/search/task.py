@@ -1,4 +1,4 @@
-"""What a search is asked for: settings, and what a caller wants beside the best translation."""
+"""Describes a search: its settings, and its options such as prefixes, phrases and sampling."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Sources = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw: sharpen, then keep the k likeliest, then the likeliest of joint mass p."""
+    """How to sample: apply the temperature, then keep the top k, then the top-p nucleus."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -23,7 +23,7 @@ class Sampling:
 
 
 class Phrase(NamedTuple):
-    """One of these token sequences; `open_ended`: the last word may go on."""
+    """A phrase as its alternative token sequences; `open_ended`: its last word may continue."""
 
     ways: tuple[tuple[int, ...], ...]
     open_ended: bool = False
@@ -34,7 +34,7 @@ Phrases = tuple[Phrase, ...]
 
 @dataclass(frozen=True)
 class BeamStep:
-    """What an observer sees of a step: every candidate, its origin, and what became of it."""
+    """Reports one step to an observer: every candidate, its parent, and its fate."""
 
     number: int
     sentences: np.ndarray  # (C,)
@@ -50,38 +50,39 @@ Observer = Callable[[BeamStep], None]
 
 @dataclass(frozen=True)
 class Task:
-    """What is asked of a search, beside the sentences."""
+    """The parameters of a search other than the source sentences."""
 
     settings: DecodingConfig
     nbest: int = 1
     prefixes: Sequence[Sequence[int]] | None = None
     phrases: Sequence[Phrases] | None = None  # what every hypothesis of a sentence must hold
     given: Sequence[Sequence[Sequence[int]]] | None = None  # all hypotheses, only to be scored
-    ends: bool = True  # whether these are whole translations, not beginnings of some
+    ends: bool = True  # whether `given` holds whole translations, not prefixes
     attention: bool = False
     sampling: Sampling | None = None
-    keys: Sequence[int] | None = None  # a sentence's draws depend on its key, not on its batch
+    keys: Sequence[int] | None = None  # seeds by sentence, so that samples ignore the batch
     observer: Observer | None = None
     on_step: OnStep | None = None
-    spare: bool = False  # whether other finished hypotheses than the `nbest` are welcome too
+    spare: bool = False  # return all finished hypotheses, not only the `nbest`
 
     @property
     def beam(self) -> int:
-        """Hypotheses of a sentence at every step."""
+        """The number of live hypotheses per sentence."""
         return max(self.settings.beam_size, self.nbest)
 
     @property
     def looks(self) -> bool:
-        """Whether the attention to the source is asked for."""
+        """Whether the search needs the attention to the source."""
         return self.attention or self.settings.coverage_penalty > 0
 
     @property
     def plain(self) -> bool:
-        """Whether log-probabilities alone decide, and nobody watches."""
+        """Whether only log-probabilities decide, and no observer or attention slows a step."""
         settings = self.settings
         by_log_probs_alone = settings.coverage_penalty == 0 and settings.no_repeat_ngram_size == 0
         return by_log_probs_alone and not (self.prefixes or self.attention or self.observer)
 
     def begin_step(self) -> None:
+        """Call `on_step`, which may raise to end the search."""
         if self.on_step is not None:
             self.on_step()

@@ -1,4 +1,4 @@
-"""Columns of others' tables, with a translator that shouts."""
+"""Columns of other packages' tables, with a translator that returns capitals."""
 
 import pytest
 
@@ -9,7 +9,7 @@ def shout(texts):
     return [text.upper() for text in texts]
 
 
-def test_a_category_becomes_text_and_loses_nothing() -> None:
+def test_a_categorical_column_becomes_text() -> None:
     pandas = pytest.importorskip("pandas")
     column = pandas.Series(["ja", "nein", None, "ja"], dtype="category", index=[3, 1, 2, 0])
     mapped = map_column(shout, column)
@@ -21,7 +21,7 @@ def test_a_category_becomes_text_and_loses_nothing() -> None:
         assert map_column(shout, column).to_list() == ["JA", None, "NEIN"]
 
 
-def test_a_column_of_text_keeps_its_kind_even_if_all_is_missing() -> None:
+def test_a_text_column_keeps_its_dtype_even_if_all_values_are_missing() -> None:
     pandas = pytest.importorskip("pandas")
     for kind in ("str", "object", "string"):
         column = pandas.Series([None, None], dtype=kind)
@@ -30,7 +30,7 @@ def test_a_column_of_text_keeps_its_kind_even_if_all_is_missing() -> None:
     assert map_column(shout, polars.Series([None], dtype=polars.String)).dtype == polars.String
 
 
-def test_a_text_is_no_column() -> None:
+def test_map_rejects_a_single_text() -> None:
     with pytest.raises(TypeError, match="a column, not one text"):
         map_column(shout, "ja")
 
@@ -39,7 +39,7 @@ def test_a_cell_keeps_its_line_breaks() -> None:
     asked: list[str] = []
 
     def join(texts):
-        """As a model does, which knows no line breaks."""
+        """Like a model, accepts no line breaks."""
         asked.extend(texts)
         return [" ".join(text.upper().split()) for text in texts]
 
@@ -48,8 +48,8 @@ def test_a_cell_keeps_its_line_breaks() -> None:
     assert asked == ["ja", "nein"]
 
 
-def test_a_table_is_no_column() -> None:
-    """It would come back as the names of its columns, untranslated."""
+def test_map_rejects_a_table() -> None:
+    """Otherwise the result would be the names of its columns, untranslated."""
     for package in ("pandas", "polars"):
         frame = pytest.importorskip(package).DataFrame({"german": ["ja"]})
         with pytest.raises(TypeError, match="one column, not a DataFrame"):
@@ -61,8 +61,8 @@ def test_an_index_becomes_a_list() -> None:
     assert map_column(shout, pandas.Index(["ja", "nein"])) == ["JA", "NEIN"]
 
 
-def test_an_arrow_array_stays_one() -> None:
-    """Its elements are no `str`, so that nothing would be translated."""
+def test_an_arrow_array_remains_an_arrow_array() -> None:
+    """Its elements are not `str`, so a naive loop would translate nothing."""
     arrow = pytest.importorskip("pyarrow")
     column = arrow.array(["ja", None, "", "ja"], arrow.large_string())
     mapped = map_column(shout, column)

@@ -1,4 +1,4 @@
-"""One text has several segmentations; a list of translations must not hold it twice."""
+"""One text has several segmentations, but a list of translations must contain it only once."""
 
 import math
 
@@ -20,7 +20,7 @@ PARTS = candidate(["▁he", "▁does", "n't", "."], [0.9, 0.4, 0.5, 0.9, 1.0])
 OTHER = candidate(["▁he", "▁did", "."], [0.9, 0.25, 0.9, 1.0])
 
 
-def test_probabilities_of_what_reads_the_same_add_up() -> None:
+def test_probabilities_of_equal_texts_add_up() -> None:
     both, other = merged([WHOLE, OTHER, PARTS])
     assert (both.text, other) == ("he doesn't.", OTHER)
     assert both.pieces == WHOLE.pieces
@@ -30,19 +30,19 @@ def test_probabilities_of_what_reads_the_same_add_up() -> None:
     assert does_not == pytest.approx((0.3 + 0.4 * 0.5) * 0.9, abs=1e-4)  # with its full stop
 
 
-def test_what_reads_the_same_may_overtake_what_was_likelier_alone() -> None:
+def test_a_merged_text_may_overtake_a_likelier_hypothesis() -> None:
     likelier = candidate(["▁he", "▁did", "."], [0.9, 0.45, 0.9, 1.0])
     assert [c.text for c in merged([likelier, WHOLE, PARTS])] == ["he doesn't.", "he did."]
 
 
-def test_what_is_different_stays_as_it_is() -> None:
+def test_different_texts_are_not_merged() -> None:
     assert merged([WHOLE, OTHER]) == (WHOLE, OTHER)
     assert merged([WHOLE, WHOLE]) == (WHOLE,)  # the same hypothesis, found twice
     assert merged([Candidate("", 0.0)]) == (Candidate("", 0.0),)
     assert merged([]) == ()
 
 
-def test_the_packages_model_gives_as_many_different_translations_as_asked_for(packaged) -> None:
+def test_the_packages_model_gives_nbest_different_translations(packaged) -> None:
     """Without merging, four translations of this hold two or three texts."""
     texts = ["Er weiß es nicht.", "Das ist gut.", "Ich habe keine Zeit."]
     for found in packaged(texts, to="en", nbest=4):
@@ -51,8 +51,8 @@ def test_the_packages_model_gives_as_many_different_translations_as_asked_for(pa
         assert scores == sorted(scores, reverse=True)
 
 
-def test_a_model_that_has_no_more_to_say_says_less(trained) -> None:
-    """Every hypothesis that there is has been found, and they are fewer than asked for."""
+def test_a_model_with_fewer_outputs_than_nbest_returns_all(trained) -> None:
+    """The search finds every possible hypothesis, and there are fewer than `nbest`."""
     request = dragoman.Request(nbest=40)
     found = dragoman.load(trained, device="cpu")("eins", request)
     assert 1 <= len(found.candidates) <= 40

@@ -1,4 +1,4 @@
-"""Queries and hypotheses in arrays are what they were as objects."""
+"""Queries and hypotheses survive being packed into arrays."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ SENTENCES = [
 ]
 
 
-def test_what_was_packed_is_the_same_when_it_is_unpacked() -> None:
+def test_packing_and_unpacking_preserves_hypotheses() -> None:
     packed = PackedHypotheses.of(SENTENCES)
     assert packed.unpacked() == SENTENCES
     assert PackedHypotheses.joined([packed, packed]).unpacked() == SENTENCES * 2
@@ -31,7 +31,7 @@ def test_what_was_packed_is_the_same_when_it_is_unpacked() -> None:
     assert [one.unpacked() for one in packed.split([2, 0, 1])] == [SENTENCES[:2], [], SENTENCES[2:]]
 
 
-def test_a_query_is_plain_if_source_and_manner_are_all_of_it() -> None:
+def test_a_query_with_only_source_and_manner_is_plain() -> None:
     plain = Query([1], GREEDY, key=7)
     assert plain.is_plain
     more = {"prefix": [2], "phrases": (), "outputs": [[3]], "spare": True}
@@ -42,8 +42,8 @@ def test_a_query_is_plain_if_source_and_manner_are_all_of_it() -> None:
         assert not plain._replace(manner=Manner(GREEDY.settings, **other)).is_plain
 
 
-def test_batches_on_a_device_are_full_and_every_source_gets_its_own(monkeypatch) -> None:
-    """The longest come first; as many as a power of two, if there are so many left."""
+def test_device_batches_are_full_and_results_match_their_sources(monkeypatch) -> None:
+    """Batches take the longest sources first, and their sizes are powers of two."""
     batches: list[list[list[int]]] = []
 
     def last_first(self, engine, sources: Flat, task) -> Found:

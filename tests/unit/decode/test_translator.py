@@ -17,7 +17,7 @@ def translator(trained) -> Translator:
     return dragoman.load(trained, device="cpu")
 
 
-def test_text_goes_in_and_text_comes_out_in_order(translator) -> None:
+def test_translations_come_in_the_order_of_the_lines(translator) -> None:
     assert translator("eins zwei drei") == "one two three"
     texts = ["acht", "", "neun neun eins sechs", "   ", "vier"]
     assert translator(texts) == ["eight", "", "nine nine one six", "", "four"]
@@ -40,8 +40,8 @@ def test_a_long_text_is_split_and_joined(translator) -> None:
     assert translator(text, Request(decoding=narrow.config.decoding)) == narrow(text)
 
 
-def test_sentence_by_sentence_each_is_a_text_of_its_own(translator) -> None:
-    """The toy language has no sentences, so what counts is which sources the engine was given."""
+def test_sentences_are_translated_separately(translator) -> None:
+    """The toy language has no sentences, so this checks the sources that the engine receives."""
     one_by_one = replace(translator.config, {"decoding.split_sentences": True}).decoding
     texts = ["eins zwei. Drei!", "vier", "", "eins. Zwei. Drei."]
     together, apart = (
@@ -127,7 +127,7 @@ def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(
 
 
 def test_the_default_target_is_the_first_that_is_not_the_source(translator) -> None:
-    """The source's first piece is the tag of the language that it is translated into."""
+    """The first source piece is the tag of the target language."""
     several = Codec.learn(
         ["eins zwei drei"] * 9,
         ["one two three"] * 9,
@@ -171,7 +171,7 @@ def test_sampling_does_not_depend_on_the_batch(translator) -> None:
     assert together == [t.text for t in translator.stream(lines, request, window=1)]
 
 
-def test_unknown_languages_are_refused(translator) -> None:
+def test_unknown_languages_are_rejected(translator) -> None:
     with pytest.raises(TranslationError, match=r"into 'fr'; it can: en"):
         translator("eins", Request(to="fr"))
     with pytest.raises(TranslationError, match=r"from 'fr'; it can: de"):
@@ -179,6 +179,6 @@ def test_unknown_languages_are_refused(translator) -> None:
 
 
 @pytest.mark.parametrize("texts", [None, 5, b"abc", ["eins", None]])
-def test_what_is_no_text_is_named(trained, texts) -> None:
+def test_a_value_that_is_not_text_is_rejected_by_its_type(trained, texts) -> None:
     with pytest.raises(TypeError, match="a str"):
         dragoman.load(trained, device="cpu").translate(texts)

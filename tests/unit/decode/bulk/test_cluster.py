@@ -13,14 +13,12 @@ NODES = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 4)), min_size=1, m
 
 
 @given(NODES, st.integers(1, 12))
-def test_workers_get_all_the_threads_that_fit_and_no_more(
-    nodes: list[tuple[int, int]], workers: int
-) -> None:
+def test_workers_get_as_many_threads_as_fit(nodes: list[tuple[int, int]], workers: int) -> None:
     from dragoman.decode.bulk.cluster import threads_per_worker
     from dragoman.errors import ConfigError
 
     def fit(threads: int) -> bool:
-        """Placed one by one, as Ray would, wherever cores and a GPU are left."""
+        """Places workers one by one, as Ray does, wherever cores and a GPU are free."""
         left = [list(node) for node in nodes]
         for _ in range(workers):
             place = next((node for node in left if node[0] >= threads and node[1] >= 1), None)
@@ -38,8 +36,8 @@ def test_workers_get_all_the_threads_that_fit_and_no_more(
             threads_per_worker(nodes, workers)
 
 
-def test_the_example_is_true() -> None:
-    """Not collected with the others' examples, since whoever looks for one there imports Ray."""
+def test_the_docstring_example_holds() -> None:
+    """Runs it here, since collecting doctests from that module would import Ray."""
     from dragoman.decode.bulk import cluster
 
     outcome = doctest.testmod(cluster)
@@ -62,7 +60,7 @@ def test_without_ray_one_line_says_what_to_install(
     )
 
 
-def test_files_are_needed_where_workers_are(dragoman, trained: Path) -> None:
+def test_workers_require_files(dragoman, trained: Path) -> None:
     answer: Answer = dragoman("translate", "eins", "--model", trained, "--workers", 2)
     assert answer.code == 1
     assert "give --input F and --output F" in answer.err

@@ -17,7 +17,7 @@ from tests.conftest import toy_pairs
 
 
 class Text:
-    """The best translation and nothing else."""
+    """Writes only the best translation."""
 
     def __call__(self, translation: Translation) -> str:
         return f"{translation.text}\n"
@@ -27,7 +27,7 @@ class Text:
 
 
 class Once(Text):
-    """Fails when it is called for the so manieth time."""
+    """Raises on a given call."""
 
     def __init__(self, calls: int):
         self.calls = calls
@@ -62,7 +62,7 @@ def test_shards_hold_every_line_once_and_in_order(numbers: Path) -> None:
     ]
 
 
-def test_a_shards_name_changes_with_all_that_decides_its_part(numbers: Path) -> None:
+def test_a_shards_name_depends_on_text_size_and_fingerprint(numbers: Path) -> None:
     before = names(numbers)
     lines = numbers.read_text().splitlines()
     assert sorted(before) == before == names(numbers)
@@ -75,7 +75,7 @@ def test_a_shards_name_changes_with_all_that_decides_its_part(numbers: Path) -> 
     ] == [1]
 
 
-def test_a_jobs_fingerprint_tells_models_and_settings_apart(trained: Path) -> None:
+def test_a_jobs_fingerprint_depends_on_model_and_settings(trained: Path) -> None:
     kept = Path(__file__).parents[3] / "kept" / "format-1"
     requests = [
         Request(),
@@ -92,9 +92,7 @@ def test_a_jobs_fingerprint_tells_models_and_settings_apart(trained: Path) -> No
     assert Job(str(trained), Request(), Text()).fingerprint() == jobs[0].fingerprint()
 
 
-def test_an_interrupted_run_goes_on_where_it_was(
-    numbers: Path, trained: Path, tmp_path: Path, capsys
-) -> None:
+def test_an_interrupted_run_resumes(numbers: Path, trained: Path, tmp_path: Path, capsys) -> None:
     whole, broken = tmp_path / "whole.en", tmp_path / "broken.en"
     # what is drawn for a line depends on its number
     model = (str(trained), Request(sampling=Sampling()))
@@ -115,7 +113,7 @@ def test_an_interrupted_run_goes_on_where_it_was(
     ]
 
 
-def test_work_begins_before_the_whole_file_is_read(
+def test_work_starts_before_the_whole_file_is_read(
     numbers: Path, trained: Path, tmp_path: Path, monkeypatch
 ) -> None:
     read: list[str] = []
@@ -140,7 +138,7 @@ def test_work_begins_before_the_whole_file_is_read(
     assert output.read_bytes() == numbers.read_bytes()
 
 
-def test_nothing_is_made_again_where_only_the_end_is_missing(
+def test_a_run_that_only_misses_the_join_translates_nothing(
     numbers: Path, trained: Path, tmp_path: Path, monkeypatch
 ) -> None:
     output = tmp_path / "out.en"
@@ -158,7 +156,7 @@ def test_nothing_is_made_again_where_only_the_end_is_missing(
     assert output.read_bytes() == numbers.read_bytes()
 
 
-def test_shards_change_nothing_not_even_what_is_drawn(
+def test_sharding_changes_no_translation_even_with_sampling(
     numbers: Path, trained: Path, tmp_path: Path
 ) -> None:
     job = Job(str(trained), Request(sampling=Sampling()), Text(), "cpu")
@@ -167,7 +165,9 @@ def test_shards_change_nothing_not_even_what_is_drawn(
     assert (tmp_path / "7.en").read_text() == (tmp_path / "45.en").read_text()
 
 
-def test_packed_files_go_in_and_out(numbers: Path, trained: Path, tmp_path: Path) -> None:
+def test_compressed_files_are_read_and_written(
+    numbers: Path, trained: Path, tmp_path: Path
+) -> None:
     packed = tmp_path / "numbers.de.gz"
     job = Job(str(trained), Request(), Text(), "cpu")
     packed.write_bytes(gzip.compress(numbers.read_bytes()))
@@ -179,7 +179,7 @@ def test_packed_files_go_in_and_out(numbers: Path, trained: Path, tmp_path: Path
     )
 
 
-def test_what_cannot_be_done_is_refused_before_the_work(
+def test_impossible_jobs_are_rejected_before_any_work(
     numbers: Path, trained: Path, tmp_path: Path
 ) -> None:
     job = Job(str(trained), Request(), Text(), "cpu")
@@ -195,7 +195,7 @@ def test_what_cannot_be_done_is_refused_before_the_work(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["numbers.de"]
 
 
-def test_a_synthetic_pair_is_tagged_whole_and_on_one_line() -> None:
+def test_a_synthetic_pair_has_a_tag_both_sides_and_one_line() -> None:
     def line(kind: str, source: str, text: str) -> str:
         return PairLine(kind)(Translation(source, (Candidate(text, 0.0),)))
 

@@ -1,4 +1,4 @@
-"""Doubtful texts go to a second translator, and nothing else does."""
+"""Only doubtful texts go to a second translator."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ REQUEST = Request(source_language="de", to="en")
 
 
 class Upper:
-    """Says everything in capitals; remembers what it was asked."""
+    """Translates into capitals, and records its inputs."""
 
     name = "upper"
 
@@ -32,7 +32,7 @@ class Upper:
 
 
 class Sure(Translation):
-    """A translation with a confidence of its own."""
+    """A translation with a given confidence."""
 
     sure: float
 
@@ -47,7 +47,7 @@ def sure(text: str, confidence: float) -> Translation:
     return made
 
 
-def test_what_is_less_sure_than_the_limit_goes_to_the_second_one() -> None:
+def test_texts_below_the_confidence_limit_are_deferred() -> None:
     second = Upper()
     deferral = Deferral(second, below=0.6)
     found = deferral([sure("a", 0.9), sure("b", 0.59), sure("c", 0.6)], REQUEST)
@@ -58,7 +58,7 @@ def test_what_is_less_sure_than_the_limit_goes_to_the_second_one() -> None:
     assert "1 doubtful texts (1 characters) went to upper" in deferral.summary
 
 
-def test_the_most_doubtful_come_first_until_the_budget_is_spent() -> None:
+def test_the_most_doubtful_texts_are_sent_until_the_budget_ends() -> None:
     second = Upper()
     deferral = Deferral(second, below=0.9, budget=5)
     found = deferral([sure("aaa", 0.5), sure("bb", 0.1), sure("cc", 0.3)], REQUEST)
@@ -69,7 +69,7 @@ def test_the_most_doubtful_come_first_until_the_budget_is_spent() -> None:
 
 
 def worded(text: str, *wrong: float) -> Translation:
-    """A translation whose words are wrong with these probabilities."""
+    """A translation with given probabilities that its words are wrong."""
     made = Worded(text, (Candidate(f"{text}!", -1.0),))
     made.words = tuple(1 - chance for chance in wrong)
     return made
@@ -83,7 +83,7 @@ class Worded(Translation):
         return Estimate(good=0.5, chrf=50.0, words=self.words)
 
 
-def test_of_a_share_those_go_first_of_whose_words_most_are_probably_wrong() -> None:
+def test_a_share_prefers_texts_with_the_most_expected_wrong_words() -> None:
     second = Upper()
     deferral = Deferral(second, share=0.5)
     lines = [worded("a", 0.9), worded("b", *[0.3] * 9), worded("c", 0.5, 0.5, 0.2), worded("d")]
@@ -95,7 +95,7 @@ def test_of_a_share_those_go_first_of_whose_words_most_are_probably_wrong() -> N
     assert second.asked == ["b"]
 
 
-def test_a_share_holds_for_lines_that_come_one_by_one_too() -> None:
+def test_a_share_also_holds_for_lines_that_arrive_one_by_one() -> None:
     second = Upper()
     deferral = Deferral(second, share=0.3)
     for number in range(20):
@@ -103,7 +103,7 @@ def test_a_share_holds_for_lines_that_come_one_by_one_too() -> None:
     assert len(second.asked) == 6
 
 
-def test_a_line_that_nobody_has_searched_for_is_not_sent_for_its_share() -> None:
+def test_a_share_skips_texts_that_no_model_translated() -> None:
     second = Upper()
     exact = Translation("Ja.", (Candidate("Yes.", 0.0),), match=Match("Ja.", "Yes.", 1.0))
     assert Deferral(second, share=1.0)([exact, worded("a", 0.1)], REQUEST) == ["Yes.", "A"]
@@ -111,12 +111,12 @@ def test_a_line_that_nobody_has_searched_for_is_not_sent_for_its_share() -> None
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, 30])
-def test_a_share_that_is_none_is_refused(share) -> None:
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+def test_a_share_outside_0_to_1_is_rejected(share) -> None:
+    with pytest.raises(ConfigError, match="from 0 to 1"):
         Deferral(Upper(), share=share)
 
 
-def test_nothing_is_asked_twice_not_even_in_the_next_run(tmp_path) -> None:
+def test_answers_are_cached_across_runs(tmp_path) -> None:
     second, cache = Upper(), tmp_path / "said.jsonl"
     deferral = Deferral(second, 0.5, cache=cache)
     deferral([sure("a", 0.1), sure("a", 0.1)], REQUEST)
@@ -130,7 +130,7 @@ def test_nothing_is_asked_twice_not_even_in_the_next_run(tmp_path) -> None:
         Deferral(second, 0.5, cache=cache)
 
 
-def test_what_gets_no_answer_stays_as_it_was_and_is_counted() -> None:
+def test_texts_without_an_answer_are_unchanged_and_counted() -> None:
     deferral = Deferral(Upper(), 0.5)
     found = deferral([sure("silent", 0.1), sure("b", 0.1)], REQUEST)
     assert found == ["silent!", "B"]
@@ -138,24 +138,24 @@ def test_what_gets_no_answer_stays_as_it_was_and_is_counted() -> None:
     assert "1 without an answer (no)" in deferral.summary
 
 
-def test_a_limit_that_is_no_probability_is_refused() -> None:
-    with pytest.raises(ConfigError, match="between 0 and 1"):
+def test_a_confidence_outside_0_to_1_is_rejected() -> None:
+    with pytest.raises(ConfigError, match="from 0 to 1"):
         Deferral(Upper(), 60)
 
 
-def test_an_address_without_a_model_is_refused() -> None:
+def test_an_address_without_a_model_is_rejected() -> None:
     with pytest.raises(ConfigError, match="#MODEL"):
         second_of("http://localhost:1/v1")
 
 
-def test_nothing_answers_where_nobody_listens() -> None:
+def test_an_unreachable_endpoint_returns_errors() -> None:
     for address in ("http://127.0.0.1:1/v1#x", "http://127.0.0.1:1/v2"):
         (answer,) = second_of(address, timeout_s=1.0).translate(["a"], "de", "en")
         assert isinstance(answer, EndpointError)
         assert "127.0.0.1:1" in str(answer)
 
 
-def test_the_curve_begins_and_ends_with_the_two_translators() -> None:
+def test_the_curve_starts_and_ends_with_the_two_translators() -> None:
     references = [f"the cat number {i} sat on the mat" for i in range(20)]
     first = [text if i % 2 else "no idea at all" for i, text in enumerate(references)]
     confidences = [0.9 if i % 2 else 0.1 for i in range(20)]
@@ -168,7 +168,7 @@ def test_the_curve_begins_and_ends_with_the_two_translators() -> None:
     assert backward[0].gain == 0
 
 
-def test_of_sentences_without_common_words_the_least_sure_come_first() -> None:
+def test_without_shared_words_the_least_confident_sentences_come_first() -> None:
     confidences = [0.2, 0.1, 0.7, 0.8, 0.9]
     texts = [f"{letter * 4} {letter * 5}" for letter in "abcde"]
     made = [sure(*text) for text in zip(texts, confidences, strict=True)]
@@ -185,8 +185,8 @@ def test_sentences_worth_translating_are_doubtful_frequent_and_unlike_each_other
     assert worth_translating([], 3) == []
 
 
-def test_the_most_useful_comes_first_wherever_it_stands() -> None:
-    """Equal but for their doubt, with words that no other has."""
+def test_the_most_useful_sentence_comes_first_at_any_position() -> None:
+    """Sentences that differ only in their doubt, and share no words."""
     words = ["alpha", "beta", "gamma", "delta", "epsilon"]
     doubts = [0.2, 0.1, 0.5, 0.3, 0.4]
     given = [Doubtful(word, 1.0 - doubt) for word, doubt in zip(words, doubts, strict=True)]

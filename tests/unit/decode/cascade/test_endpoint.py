@@ -1,4 +1,4 @@
-"""Second translators over HTTP: our own service speaks both languages that we ask in."""
+"""Second translators over HTTP, tested against this project's service, which has both APIs."""
 
 import json
 import threading
@@ -29,9 +29,7 @@ def second(address: str, api: str):
 @pytest.mark.parametrize(
     ("api", "key"), [("deepl", "DEEPL_AUTH_KEY"), ("openai", "OPENAI_API_KEY")]
 )
-def test_our_own_service_answers_with_the_key_from_the_environment(
-    address, api, key, monkeypatch
-) -> None:
+def test_the_service_accepts_the_key_from_the_environment(address, api, key, monkeypatch) -> None:
     refused = second(address, api).translate(TEXTS, "de", "en")
     assert len(refused) == 3
     assert all(isinstance(answer, EndpointError) for answer in refused)
@@ -41,7 +39,7 @@ def test_our_own_service_answers_with_the_key_from_the_environment(
 
 
 class _Odd(BaseHTTPRequestHandler):
-    """Answers, but not as it should; keeps what it was sent."""
+    """Gives a configurable invalid answer, and records the requests."""
 
     answer: bytes = b""
     moved_to: str = ""
@@ -76,13 +74,13 @@ def odd():
     [b"", b"no json", b"{}", b"[]", b'{"choices": []}', b'{"translations": [{"text": "a"}]}'],
 )
 @pytest.mark.parametrize("api", ["deepl", "openai"])
-def test_an_odd_answer_is_an_error_and_no_translation(odd, api, answer) -> None:
+def test_an_invalid_answer_becomes_an_error(odd, api, answer) -> None:
     _Odd.answer = answer
     found = second(odd, api).translate(["x", "y"], "de", "en")
     assert [type(one) for one in found] == [EndpointError, EndpointError]
 
 
-def test_a_chat_model_is_told_the_languages_and_answers_in_one_line(odd) -> None:
+def test_a_chat_model_gets_the_languages_and_answers_become_one_line(odd) -> None:
     _Odd.heard.clear()
     _Odd.answer = json.dumps({"choices": [{"message": {"content": "One\nline \n"}}]}).encode()
     assert second_of(f"{odd}/v1#some-model").translate(["Eins"], "de", "en") == ["One line"]
@@ -94,10 +92,10 @@ def test_a_chat_model_is_told_the_languages_and_answers_in_one_line(odd) -> None
 
 
 @pytest.mark.parametrize("api", ["deepl", "openai"])
-def test_nothing_is_sent_to_an_address_that_the_user_did_not_name(odd, api, monkeypatch) -> None:
+def test_redirections_are_not_followed(odd, api, monkeypatch) -> None:
     _Odd.heard.clear()
     monkeypatch.setattr(_Odd, "moved_to", f"{odd}/elsewhere")
-    _Odd.do_GET = _Odd.do_POST  # what a POST becomes behind a redirection
+    _Odd.do_GET = _Odd.do_POST  # a redirected POST would become a GET
     (answer,) = second(odd, api).translate(["x"], "de", "en")
     assert "status 302" in str(answer)
     assert len(_Odd.heard) == 1

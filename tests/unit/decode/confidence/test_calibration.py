@@ -1,4 +1,4 @@
-"""Figures about confidences, against plain loops."""
+"""Calibration figures, compared with plain loops."""
 
 import random
 from itertools import product
@@ -19,7 +19,7 @@ SURE = [RNG.random() for _ in range(300)]
 GOOD = [RNG.random() < sure**2 for sure in SURE]
 
 
-def test_the_calibration_error_is_the_weighted_distance_of_ten_bins() -> None:
+def test_the_calibration_error_averages_the_gaps_of_ten_bins() -> None:
     total = 0.0
     for low in range(10):
         here = [i for i, sure in enumerate(SURE) if low <= 10 * sure < low + 1]
@@ -38,13 +38,13 @@ def test_the_area_counts_pairs_in_the_right_order() -> None:
     assert area_under_curve(scores, GOOD) == pytest.approx(sum(pairs) / len(pairs))
 
 
-def test_ranks_alone_count_for_spearman() -> None:
+def test_spearman_depends_only_on_ranks() -> None:
     assert spearman(SURE, [sure**9 for sure in SURE]) == pytest.approx(1.0)
     assert spearman(SURE, [-sure for sure in SURE]) == pytest.approx(-1.0)
     assert spearman([1.0, 1.0], [1.0, 2.0]) == 0.0
 
 
-def test_a_reliability_diagram_has_a_mark_for_each_bin_and_any_title() -> None:
+def test_a_reliability_diagram_marks_every_bin_and_escapes_its_title() -> None:
     parts = bins(SURE, GOOD)
     picture = ElementTree.fromstring(reliability_diagram(parts, "<a & b>"))
     marks = picture.findall(".//{http://www.w3.org/2000/svg}circle")

@@ -1,4 +1,4 @@
-"""The additive model learns what adds up, and says no more than it has seen."""
+"""The additive model learns additive functions, and does not extrapolate."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from dragoman.decode.confidence.curves import Curve, Curves, fit, sigmoid
 RNG = np.random.default_rng(1)
 
 
-def test_a_sum_of_bent_lines_is_learned() -> None:
+def test_a_sum_of_piecewise_linear_functions_is_learned() -> None:
     seen = RNG.uniform(-1, 1, (2000, 2))
     wanted = 3 + 10 * np.abs(seen[:, 0]) - 5 * seen[:, 1]
     curves = fit(seen, wanted, np.ones(len(seen)), smoothness=0.01)
@@ -16,7 +16,7 @@ def test_a_sum_of_bent_lines_is_learned() -> None:
     assert np.corrcoef(said, wanted)[0, 1] > 0.97
 
 
-def test_a_learned_probability_is_as_often_true_as_it_says() -> None:
+def test_learned_probabilities_are_calibrated() -> None:
     seen = RNG.normal(size=(20_000, 1))
     chance = 1 / (1 + np.exp(-2 * seen[:, 0]))
     happened = (RNG.uniform(size=len(seen)) < chance).astype(float)
@@ -29,7 +29,7 @@ def test_a_learned_probability_is_as_often_true_as_it_says() -> None:
 
 
 @pytest.mark.parametrize("is_probability", [False, True])
-def test_a_curve_with_a_sign_goes_one_way_and_the_others_follow_the_data(is_probability) -> None:
+def test_a_sign_makes_a_curve_monotone_and_leaves_the_others_free(is_probability) -> None:
     seen = RNG.uniform(-1, 1, (2000, 3))
     wanted = (np.abs(seen) * [1, 1, 1]).sum(1)
     if is_probability:
@@ -44,18 +44,18 @@ def test_a_curve_with_a_sign_goes_one_way_and_the_others_follow_the_data(is_prob
     assert free.min() < -0.05 < 0.05 < free.max()
 
 
-def test_beyond_what_was_seen_a_curve_is_flat() -> None:
+def test_a_curve_is_constant_outside_the_training_range() -> None:
     curve = Curve((-1.0, 0.0, 4.0), (2.0, 5.0, 1.0))
     for x in np.linspace(-9, 9, 50):
         assert curve(x) == pytest.approx(np.interp(x, curve.at, curve.heights))
 
 
-def test_a_kind_with_more_weight_pulls_the_estimate() -> None:
+def test_weights_shift_the_estimate() -> None:
     seen, wanted = np.zeros((100, 1)), np.repeat([0.0, 10.0], 50)
     heavy = fit(seen, wanted, np.repeat([9.0, 1.0], 50))
     assert heavy((0.0,)) == pytest.approx(1.0, abs=0.2)
 
 
-def test_curves_come_back_from_json() -> None:
+def test_curves_survive_a_json_round_trip() -> None:
     curves = Curves(0.5, (Curve((0.0, 1.0), (2.0, 3.0)), Curve((1.0,), (4.0,))))
     assert Curves.from_json(curves.as_json(("a", "b")), ("a", "b")) == curves

@@ -1,4 +1,4 @@
-"""What one search tells about its translation."""
+"""The features of a translation for quality estimation."""
 
 import math
 
@@ -11,7 +11,7 @@ def seen(source: str, text: str, pieces: list[str], log_probs: list[float]) -> d
     return dict(zip(FEATURES, features(source, text, pieces, log_probs), strict=True))
 
 
-def test_probabilities_of_pieces_are_summed_up_in_several_ways() -> None:
+def test_features_summarize_the_probabilities_of_pieces() -> None:
     found = seen("Der Hund schläft.", "The dog sleeps.", ["▁The", "▁dog", "▁sleep", "s", "."],
                  [-0.1, -0.2, -2.0, -0.5, -0.1, -0.1])  # fmt: skip
     assert found["mean"] == pytest.approx(-0.5)
@@ -20,7 +20,7 @@ def test_probabilities_of_pieces_are_summed_up_in_several_ways() -> None:
     assert found["length"] == pytest.approx(math.log(6))
 
 
-def test_texts_are_compared() -> None:
+def test_features_compare_the_two_texts() -> None:
     found = seen(
         "Zimmer 204 im Bad Ems", "room 240 in Bad Ems in Bad Ems in Bad Ems", ["▁x"], [0.0, 0.0]
     )
@@ -31,12 +31,12 @@ def test_texts_are_compared() -> None:
     assert seen("a", "xy z", ["▁x", "y", "▁z"], [0.0])["fragments"] == pytest.approx(3 / 2)
 
 
-def test_nothing_at_all_has_features_too() -> None:
+def test_empty_text_has_features() -> None:
     assert all(map(math.isfinite, features("", "", [], [])))
     assert all(map(math.isfinite, features("?", "", [], [-math.inf])))
 
 
-def test_the_words_of_a_translation_share_out_all_its_pieces() -> None:
+def test_every_piece_counts_toward_one_word() -> None:
     pieces, log_probs = ["▁a", "b", "▁c", "▁d", "e", "f"], [-1.0, -2.0, -4.0, -8.0, -16.0, -32.0]
     assert word_log_probs(pieces, [*log_probs, -64.0]) == [-3.0, -4.0, -56.0]
 
@@ -46,5 +46,5 @@ def test_the_words_of_a_translation_share_out_all_its_pieces() -> None:
     [("Ja.", True), ("Wirklich?!", True), ("«Oui.»", True), ("(Hier.)", True), ("Ja. ", True),
      ("Ja", False), ("Öffnen...", False), ("Öffnen…", False), ("Name:", False), ("", False)],
 )  # fmt: skip
-def test_a_sentence_is_known_by_its_end(text, whole) -> None:
+def test_a_sentence_is_recognized_by_its_end(text, whole) -> None:
     assert is_sentence(text) is whole

@@ -1,4 +1,4 @@
-"""Errors by kind: each is found where it was made, and a right translation has none."""
+"""Each kind of error is detected, and a correct translation has no errors."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def kinds(source: str, text: str, *readings: Reading) -> list[str]:
         ("language", "En 1987 Madame Becker a déménagé à Lisbonne avec ses trois enfants."),
     ],
 )
-def test_an_error_that_the_texts_show_is_found(kind, wrong) -> None:
+def test_an_error_visible_in_the_texts_is_found(kind, wrong) -> None:
     assert kind in kinds(SOURCE, wrong)
 
 
@@ -36,12 +36,12 @@ def test_a_right_translation_has_no_errors() -> None:
 
 
 def reading(text: str, *unlikely: str) -> Reading:
-    """A text whose words are likely, but for some."""
+    """A text whose words are likely, except for some."""
     words = tuple(text.split())
     return Reading(words, tuple(-15.0 if word in unlikely else -0.3 for word in words))
 
 
-def test_words_that_only_the_source_has_are_an_omission() -> None:
+def test_words_missing_from_the_translation_are_an_omission() -> None:
     short = "In 1987 Mrs Becker moved to Lisbon."
     forward = reading(short, "Lisbon.")  # here the model expects more to come
     backward = reading(SOURCE, "mit", "ihren", "drei", "Kindern")
@@ -50,14 +50,14 @@ def test_words_that_only_the_source_has_are_an_omission() -> None:
     assert kinds(SOURCE, RIGHT, reading(RIGHT), reading(SOURCE)) == []
 
 
-def test_words_that_only_the_translation_has_are_an_addition() -> None:
+def test_words_missing_from_the_source_are_an_addition() -> None:
     long = RIGHT.replace("1987", "1987 after a terrible storm")
     forward, backward = reading(long, "after", "a", "terrible", "storm"), reading(SOURCE)
     assert "addition" in kinds(SOURCE, long, forward, backward)
     assert "omission" not in kinds(SOURCE, long, forward, backward)
 
 
-def test_a_name_for_another_is_an_error_and_a_translated_name_is_none() -> None:
+def test_a_wrong_name_is_an_error_but_a_translated_name_is_not() -> None:
     wrong = RIGHT.replace("Becker", "Thompson")
     forward, backward = reading(wrong, "Thompson"), reading(SOURCE, "Becker")
     assert "name" in kinds(SOURCE, wrong, forward, backward)
@@ -67,7 +67,7 @@ def test_a_name_for_another_is_an_error_and_a_translated_name_is_none() -> None:
     )
 
 
-def test_a_reading_knows_its_words_and_where_it_is_worst() -> None:
+def test_a_reading_has_words_and_its_worst_window() -> None:
     read = Reading.of(["▁one", "▁tw", "o", "▁three", "▁four"], [-1.0, -2.0, -1.0, -5.0, -4.0, 0.0])
     assert read == Reading(("one", "two", "three", "four"), (-1.0, -3.0, -5.0, -4.0))
     assert read.worst == pytest.approx(-4.0)

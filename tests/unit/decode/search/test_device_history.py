@@ -1,4 +1,4 @@
-"""What a search on a GPU leaves behind is read on the host: here from a history made by hand."""
+"""Reading the hypotheses of a GPU search on the host, from a history written by hand."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from tests.conftest import small_config, vocabulary
 END = 3
 
 
-def test_hypotheses_are_read_back_from_their_last_word_to_their_first() -> None:
+def test_hypotheses_are_read_from_last_token_to_first() -> None:
     pieces = vocabulary(20)
     model = build_model(small_config().model, pieces, pieces, shared=True).eval()
     beams = Beams(model, pieces, DecodingConfig(beam_size=2), 2, Room(2, 32, 32))
@@ -21,7 +21,7 @@ def test_hypotheses_are_read_back_from_their_last_word_to_their_first() -> None:
     beams.parents[0, :, :3] = torch.tensor([[0, 1, 0], [0, 0, 0]])
     beams.log_probs[0, :, :3] = torch.tensor([[-1.0, -3.0, -5.0], [-2.0, -4.0, -6.0]])
     beams.scores.fill_(-torch.inf)
-    # It ended behind hypothesis 0 of step 2; the other was cut off behind hypothesis 1 of step 1.
+    # One ended after hypothesis 0 of step 2; the other was cut off after hypothesis 1 of step 1.
     beams.scores[0, :2] = torch.tensor([-0.5, -0.25])
     beams.ends[0, :2] = torch.tensor([[2, 0, END], [1, 1, 11]])
     beams.end_log_probs[0, :2] = torch.tensor([-7.0, -8.0])

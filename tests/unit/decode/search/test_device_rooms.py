@@ -1,4 +1,4 @@
-"""Recordings of a search on a GPU: what they have room for, and how long they stay."""
+"""The recorded graphs of a GPU search: their sizes, and their eviction."""
 
 from types import SimpleNamespace
 
@@ -14,15 +14,15 @@ from tests.conftest import small_engine
 
 @pytest.mark.parametrize("sentences", [16, 64, 1024, 8192])
 @pytest.mark.parametrize("length", [1, 31, 33, 300])
-def test_a_room_holds_what_it_is_for(sentences: int, length: int) -> None:
+def test_a_room_fits_its_sentences_and_lengths(sentences: int, length: int) -> None:
     room = Room.of(sentences, length, length + 1)
     assert room.sentences == sentences
     assert room.sources >= length
     assert room.places >= length + 1
 
 
-def test_a_room_that_is_moved_to_is_never_shorter() -> None:
-    """The rest of a batch takes all with it that was written."""
+def test_the_room_of_fewer_sentences_is_never_shorter() -> None:
+    """The remaining sentences of a batch keep their whole history."""
     for few, many in ((16, 64), (64, 256), (256, 2048)):
         for length in (5, 100, 1000):
             smaller, larger = Room.of(few, length, length), Room.of(many, length, length)
@@ -30,7 +30,7 @@ def test_a_room_that_is_moved_to_is_never_shorter() -> None:
             assert smaller.places >= larger.places
 
 
-def test_what_is_taken_over_stands_where_it_stood() -> None:
+def test_taking_over_sentences_preserves_their_state() -> None:
     search = DeviceSearch(small_engine(), DecodingConfig(beam_size=2), 1)
     larger, smaller = (search._with_room(Room(*sizes)) for sizes in ((4, 32, 32), (2, 64, 128)))
     for number, tensor in enumerate(larger._tensors):
@@ -41,17 +41,17 @@ def test_what_is_taken_over_stands_where_it_stood() -> None:
         assert torch.equal(there, theirs[[3, 1]])
 
 
-def test_the_oldest_recordings_make_way_when_memory_is_short(
+def test_the_oldest_graphs_are_evicted_when_memory_is_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As on a GPU: nothing of it is used here but how much memory is said to be taken."""
+    """Simulates a GPU, of which only the reported memory use matters here."""
     search = DeviceSearch(small_engine(), DecodingConfig(), 1)
     gpu = SimpleNamespace(device=SimpleNamespace(type="cuda"), target=search._engine.target)
     monkeypatch.setattr(search, "_engine", gpu)
     monkeypatch.setattr(device, "_memory", lambda engine: 10.0)
     monkeypatch.setattr(Beams, "record", lambda beams, pool: None)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: 0)
-    # Those that are kept, and the one that is being made.
+    # The cached graphs, and the one that is being recorded.
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2 * (len(search._beams) + 1))
     rooms = [Room(2, 32, places) for places in (32, 64, 128)]
     for room in rooms:

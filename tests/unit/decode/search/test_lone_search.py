@@ -1,4 +1,4 @@
-"""Beam search for one sentence in plain Python finds what the search in NumPy finds."""
+"""Beam search for a single sentence in plain Python returns the same as the search in NumPy."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ RULES = [{}, *PLAIN_RULES, {"min_length_ratio": 9.0}, {"max_length_extra": 1}]
 
 @pytest.mark.parametrize("nbest", [1, 3])
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_one_sentence_is_searched_as_among_others_to_the_last_bit(rule: dict, nbest: int) -> None:
+def test_a_single_sentence_gets_bitwise_the_same_hypotheses(rule: dict, nbest: int) -> None:
     settings = replace(SETTINGS, **rule)
     seen: list[Hypothesis] = []
     for seed in range(10):
@@ -39,7 +39,7 @@ def test_every_step_is_reported() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"attention": True}, {"prefixes": [[4]]}], ids=str)
-def test_what_only_the_search_in_numpy_knows_is_left_to_it(asked: dict) -> None:
+def test_tasks_with_attention_or_prefixes_use_the_numpy_search(asked: dict) -> None:
     engine = RandomEngine(2)
     ((found, *_),) = BeamSearch()(engine, SOURCES[:1], Task(SETTINGS, **asked))
     ((wanted, *_),) = beam_search(RandomEngine(2), SOURCES[:1], Task(SETTINGS, **asked))

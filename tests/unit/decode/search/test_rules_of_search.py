@@ -38,7 +38,7 @@ def assert_same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
 @pytest.mark.parametrize("nbest", [1, 3])
 @pytest.mark.parametrize("rule", [{}, *RULES], ids=str)
 def test_search_finds_what_plain_loops_find_and_computes_no_more(rule: dict, nbest: int) -> None:
-    """Hypotheses, scores and order; and that a sentence's search ends as soon as it may."""
+    """Compares hypotheses, scores and order, and that each search ends as early as possible."""
     settings = replace(SETTINGS, **rule)
     answers: list[Hypothesis] = []
     without_the_rule: list[Hypothesis] = []
@@ -63,8 +63,7 @@ def test_search_finds_what_plain_loops_find_and_computes_no_more(rule: dict, nbe
 
 
 def assert_ends_vary(answers: list[Hypothesis]) -> None:
-    """Many sentences end by themselves, at different lengths: else a test of search would test
-    little."""
+    """Checks that many sentences end at different lengths, so that these tests are not trivial."""
     assert sum(h.complete for h in answers) > len(answers) / 5
     assert len({len(h.tokens) for h in answers}) > 3
 
@@ -87,7 +86,7 @@ def test_stopping_early_changes_no_answer(penalty: tuple[str, float], nbest: int
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_a_wide_and_patient_beam_finds_the_best_of_all_hypotheses(rule: dict) -> None:
-    """341 hypotheses can be said of each source; the beam loses none of them."""
+    """Each source has 341 possible hypotheses, and the beam is wide enough for all."""
     longest = replace(SETTINGS, max_length_ratio=0.0, max_length_extra=4)
     settings = replace(longest, **{**rule, "beam_size": 400, "patience": 1.0})
     for seed in SEEDS[:3]:
@@ -102,7 +101,7 @@ def test_a_wide_and_patient_beam_finds_the_best_of_all_hypotheses(rule: dict) ->
     "rule", [{}, {"no_repeat_ngram_size": 2}, {"min_length_ratio": 1.5}, {"beam_size": 1}], ids=str
 )
 def test_a_forced_prefix_is_said_whatever_the_rules_and_the_rest_follows_them(rule: dict) -> None:
-    """One prefix repeats itself, one is longer than a translation may be."""
+    """One prefix repeats an n-gram, and one exceeds the maximum length."""
     settings = replace(SETTINGS, **rule)
     for seed in SEEDS:
         engine = RandomEngine(seed)
@@ -113,8 +112,8 @@ def test_a_forced_prefix_is_said_whatever_the_rules_and_the_rest_follows_them(ru
             assert list(found[0].tokens[: len(kept)]) == kept
 
 
-def test_where_nothing_may_be_said_there_is_an_empty_hypothesis() -> None:
-    """Five words must come, and none of four twice."""
+def test_banning_every_token_gives_an_empty_hypothesis() -> None:
+    """The minimum length is five, but only four words exist and none may repeat."""
     settings = replace(SETTINGS, min_length_ratio=2.5, no_repeat_ngram_size=1)
     ((found,),) = beam_search(RandomEngine(1), [[9, 3]], Task(settings))
     assert found.tokens == ()
@@ -158,7 +157,7 @@ def test_the_observer_sees_the_tree_that_leads_to_the_results(beam: int) -> None
     assert_ends_vary(answers)
 
 
-def test_a_limit_of_no_pieces_at_all_leaves_room_for_one() -> None:
+def test_a_length_limit_of_zero_allows_one_piece() -> None:
     settings = replace(SETTINGS, max_length_ratio=0.0, max_length_extra=0)
     for found in beam_search(RandomEngine(0), SOURCES, Task(settings)):
         assert len(found[0].log_probs) == 1

@@ -18,7 +18,7 @@ SETTINGS = DecodingConfig(beam_size=4, max_length_extra=6, max_length_ratio=1.0)
 
 
 def ending_engine(seed: int = 5) -> TorchEngine:
-    """Random weights that end some sentences and not others."""
+    """A model with random weights that ends some sentences and not others."""
     return small_engine(seed=seed, end=7.0)
 
 
@@ -27,7 +27,7 @@ def scored(engine, source: list[int], tokens: tuple[int, ...]) -> float:
 
 
 @pytest.mark.parametrize("penalty", ["gnmt", "power", "none"])
-def test_a_hypothesis_score_is_that_of_forced_decoding(penalty: str) -> None:
+def test_the_score_of_a_hypothesis_equals_forced_decoding(penalty: str) -> None:
     engine = ending_engine()
     settings = replace(SETTINGS, length_penalty=penalty, length_penalty_alpha=0.8)
     for source, found in zip(
@@ -41,7 +41,7 @@ def test_a_hypothesis_score_is_that_of_forced_decoding(penalty: str) -> None:
             assert h.score == pytest.approx(forced / divisor, abs=1e-4)
 
 
-def test_greedy_takes_the_best_next_token_each_time() -> None:
+def test_greedy_search_takes_the_best_token_at_every_step() -> None:
     engine = ending_engine()
     for source, found in zip(
         SOURCES, beam_search(engine, SOURCES, Task(replace(SETTINGS, beam_size=1))), strict=True
@@ -69,7 +69,7 @@ def test_a_forced_prefix_is_kept_and_the_rest_is_searched() -> None:
     assert found[2][0].tokens == free[2][0].tokens
 
 
-def test_lengths_are_kept_within_their_limits() -> None:
+def test_lengths_stay_within_their_limits() -> None:
     engine = ending_engine()
     settings = replace(SETTINGS, min_length_ratio=1.5, max_length_ratio=1.0, max_length_extra=5)
     for source, found in zip(
