@@ -69,7 +69,7 @@ def random_bundle(seed: int = 3, **settings: object) -> Bundle:
 
 
 def assert_lengths_vary(found: list[tuple[str, ...]]) -> None:
-    """Sentences end, and not at once: else a test of search would test nothing."""
+    """Check that sentences end after some words; otherwise a test of search would test nothing."""
     assert len({len(pieces) for pieces in found}) > 2
     assert sum(0 < len(pieces) < LONGEST for pieces in found) > len(found) / 3
 
@@ -84,7 +84,7 @@ def pieces_of(folder: Path, beam: int) -> list[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def post_norm(shared: Callable[..., Path]) -> Path:
-    """A model with the norm behind the sublayer that has learned to end sentences."""
+    """Train a post-norm model that has learned to end sentences."""
 
     def make(folder: Path) -> None:
         train_the_toy_language(
@@ -332,7 +332,7 @@ def test_a_converted_vocabulary_cannot_be_learned() -> None:
 
 
 def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path: Path) -> None:
-    """Every converter knows the Transformer alone, and says so before it writes anything."""
+    """Every converter supports only the Transformer, and says so before it writes anything."""
     import dataclasses
 
     bundle = read_bundle(trained)

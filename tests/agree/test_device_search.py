@@ -1,8 +1,7 @@
 """Search on the device finds what the NumPy search finds; its kernels do what their twins do.
 
 Without a GPU the kernels run in Triton's interpreter, which takes milliseconds for each line: there
-the sentences are few and short, and a plain sort gives the best words of a step to all tests but
-those of that kernel.
+the sentences are few and short, and a plain sort replaces the top-k kernel except in its own tests.
 """
 
 from dataclasses import replace
@@ -61,7 +60,7 @@ def sorted_words(
 
 @pytest.fixture(autouse=True)
 def small_rooms(monkeypatch, request) -> None:
-    """Without a GPU: no empty sentences, and one kernel less."""
+    """Shrink the search where there is no GPU: no empty sentences, and one kernel less."""
     if not ON_GPU:
         monkeypatch.setattr(device_search, "FEWEST", 1)
         if "all_kernels" not in request.fixturenames:
@@ -205,10 +204,10 @@ def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
 
 
 def test_what_the_host_leads_is_computed_with_the_precision_of_the_search(monkeypatch) -> None:
-    """Scores of translations, a search behind a prefix, and one for a phrase."""
+    """Scoring, a forced prefix and a forced phrase run at the precision of the search."""
     monkeypatch.setattr(TorchEngine, "searches_on_device", True)
     engine = engine_here()
-    assert engine.at_precision("bf16") is engine  # in training a copy would stay behind
+    assert engine.at_precision("bf16") is engine  # in training a copy would become stale
     engine.model.requires_grad_(False)
     assert engine.at_precision("float32") is engine
     halved = engine.at_precision("bf16")

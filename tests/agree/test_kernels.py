@@ -110,7 +110,7 @@ def test_attention_to_a_sentence_is_the_same_bits_whatever_stands_beside_it() ->
 
 
 def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> None:
-    """With all scores equal the output is a mean of values, each kept with probability 1-p and
+    """If all scores are equal, the output is a mean of values, each kept with probability 1-p and
     divided by it."""
     rows, heads = 128, 2
     joined = torch.zeros(rows, 96, device=DEVICE)
@@ -133,7 +133,7 @@ def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> Non
 
 @pytest.fixture
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes long for each, also for those that have nothing to do."""
+    """Start few programs: the interpreter is slow for each, even if it has nothing to do."""
     monkeypatch.setattr("dragoman.model.kernels.linear._PROGRAMS", 8)
 
 
@@ -345,7 +345,7 @@ def test_a_recorded_step_reads_the_weights_as_they_are() -> None:
 def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(
     norm: str, consistency: float, layers: int
 ) -> None:
-    """Filling included; on a GPU with all our kernels, elsewhere with the attention alone."""
+    """Padding is included. All our kernels run on a GPU; elsewhere only the attention does."""
     pieces = vocabulary(23)
     sizes = {"model__num_encoder_layers": layers, "model__num_decoder_layers": layers}
     config = small_config(

@@ -1,5 +1,5 @@
-"""A step over shortlists beside a step over the whole vocabulary; lists learned from text;
-neighbours."""
+"""A step over a shortlist agrees with a step over the whole vocabulary; lists are learned from
+text; neighbors in a batch change nothing."""
 
 import shutil
 from dataclasses import replace
@@ -122,7 +122,7 @@ def test_a_language_has_its_share_of_what_its_list_has_in_the_whole_vocabulary(
 
 
 def test_greedy_searches_with_lists_and_without_have_one_encoder() -> None:
-    """To make its session takes a quarter of a second, and as much memory as all its weights."""
+    """A session takes a quarter of a second to create, and as much memory as all its weights."""
     listed = engine(int8=True)
     greedy, whole = listed.for_greedy_search, listed.without_shortlist.for_greedy_search
     assert whole is greedy.without_shortlist
@@ -244,7 +244,7 @@ def test_links_go_through_a_third_language_as_chances_multiply() -> None:
 
 
 def test_one_direction_of_two_pairs_of_languages_teaches_all_six() -> None:
-    """German and "French" (German words in capitals) have corpora with English alone."""
+    """German and "French" (German words in capitals) are each paired only with English."""
     german, english = map(list, zip(*toy_pairs(500, seed=3), strict=True))
     french = [text.upper() for text in german]
     all_three = Languages(("de", "en", "fr"), ("de", "en", "fr"))

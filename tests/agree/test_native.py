@@ -1,8 +1,8 @@
-"""Our own operators for ONNX Runtime: each beside a plain computation, the engine beside the one
-that does without them.
+"""Our own operators for ONNX Runtime agree with a plain computation, and the engine that uses them
+agrees with the one that does not.
 
-Every kind of kernels that this CPU has is tried, and those of newer CPUs as far as one with VNNI
-can pass for them (`newer_cpus.c`).
+The tests run every kind of kernel that this CPU has, and kernels of newer CPUs as far as a CPU with
+VNNI can emulate them (`newer_cpus.c`).
 """
 
 import shutil
@@ -40,7 +40,7 @@ ALL_KINDS = [*KINDS, *NEWER]
 
 
 def test_an_installation_with_a_compiler_has_them() -> None:
-    """Else all tests here would be left out, and nobody would notice."""
+    """Otherwise all tests in this file would be skipped without notice."""
     assert library.path()
 
 
@@ -255,7 +255,7 @@ def test_a_position_joins_those_before_it_and_looks_at_all(kind: str) -> None:
     for name in longer:
         g.output(name, FLOAT, shape)
     k, v = draw.standard_normal((2, rows, 2, room, 32), dtype=np.float32)
-    k[:, :, 12:], v[:, :, 12:] = np.nan, np.nan  # what lies behind is not read
+    k[:, :, 12:], v[:, :, 12:] = np.nan, np.nan  # the room after the position is not read
     new = draw.standard_normal((rows, 192), dtype=np.float32)
     before = np.array([0, 3, 11, 7, 1], dtype=np.int32)
     y, longer_k, longer_v = run(g, qkv=new, k=k, v=v, past=before)

@@ -48,7 +48,7 @@ VARIANTS = [
 
 
 class BareCodec(Codec):
-    """A codec of ids alone."""
+    """A codec that has ids but no text."""
 
     def __init__(self, size: int):
         self._vocabulary = vocabulary(size)
@@ -83,7 +83,7 @@ def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 @pytest.mark.parametrize("rows", [3, 40])
 def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) -> None:
-    """Of few rows and of many, for longer than the caches' first room."""
+    """This holds for few rows and for many, also after the caches have grown."""
     reference, engine = engines(**settings)
     sources = (SOURCES * rows)[:rows]
     targets = np.random.default_rng(2).integers(4, 23, size=(rows, 40)).tolist()
@@ -118,7 +118,7 @@ def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict, sublay
 
 @pytest.fixture(params=Factors, ids=lambda factors: factors.name)
 def factors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Factors:
-    """Whichever a CPU would choose; those that saturate there are left out."""
+    """Run with each kind of factors that a CPU may choose, except where they saturate."""
     choose(request.param, monkeypatch)
     return request.param
 
@@ -311,7 +311,7 @@ def test_int8_loses_less_than_a_fifth_of_a_point(trained: Path, converted: dict[
 def test_neighbours_do_not_change_a_translation(
     converted: dict[str, Path], kind: str, beam: int, count: int, capsys
 ) -> None:
-    """Sentences alone and together; a difference is allowed only where two hypotheses tie."""
+    """Single and batched sentences agree; they may differ only where two hypotheses tie."""
     engine = dragoman.load(converted[kind])
     lines = [source for source, _ in toy_pairs(count, seed=77, longest=9)]
     together = engine.translate(
@@ -386,7 +386,7 @@ def test_int8_takes_widths_that_fill_no_register(factors: Factors) -> None:
 def test_a_step_writes_nothing_that_only_one_before_was_asked_for(
     converted: dict[str, Path],
 ) -> None:
-    """Where all log-probabilities lay, as for a forced prefix, something else may lie by now."""
+    """Memory that held all log-probabilities, as for a forced prefix, may be in use again."""
     engine = OnnxEngine(read_bundle(converted["float32"]))
     caches = len(engine._caches)
     rows = np.arange(len(SOURCES))

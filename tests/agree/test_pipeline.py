@@ -1,4 +1,4 @@
-"""One pipeline: whoever drives it, the same request gives the same translation."""
+"""One pipeline: the same request gives the same translation through every interface."""
 
 import subprocess
 import sys
@@ -49,7 +49,7 @@ def from_python(translator, source: str, to: str, text: str, terms: Glossary) ->
 
 
 def in_processes(translator, source: str, to: str, text: str, terms: Glossary) -> str:
-    """Among enough other lines that several processes are worth their while."""
+    """Translate the text among enough other lines that several processes pay off."""
     lines = [f"{number}" for number in range(70)]
     lines[35] = text
     stream = translator.stream(lines, source=source, to=to, glossary=terms, processes=2)
@@ -73,7 +73,7 @@ def test_every_way_gives_what_python_gives(translator, way, source, to, text, te
     plain = from_python(translator, source, to, text, glossary)
     other = way(translator, source, to, text, glossary)
     assert all(term in plain and term in other for term in terms)
-    # In a document, words stand in for addresses from the first: all the same, they are kept.
+    # A document replaces addresses by placeholder words from the start, and still keeps them.
     if way is as_document and (spans := verbatim_spans(text)):
         assert all(text[start:end] in other for start, end in spans)
     else:

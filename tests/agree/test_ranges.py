@@ -1,4 +1,4 @@
-"""Products whose input has a known range, beside those that look at each row."""
+"""Products with a known input range agree with products that measure the range of each row."""
 
 import json
 from dataclasses import replace

@@ -56,7 +56,7 @@ FIXED = {
 
 
 class Both(NamedTuple):
-    """What the package and the file made of the same text."""
+    """The package's and the file's results from the same text."""
 
     file: ModuleType
     sources: list[str]
