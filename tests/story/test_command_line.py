@@ -97,7 +97,7 @@ def test_lines_come_from_standard_input(trained, tmp_path) -> None:
 
 
 def test_a_co_process_answers_each_line_when_it_comes(trained, tmp_path) -> None:
-    """Whoever writes a line and waits for its translation must not wait for the end."""
+    """A process that writes a line gets its translation before the end of the input."""
     command = ["translate", "--model", trained, "--device", "cpu"]
     process = Running(tmp_path, command, given=None)
     said = ""
@@ -294,7 +294,7 @@ def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
 
 
 def test_a_long_validation_sentence_does_not_stop_the_run(dragoman, tmp_path) -> None:
-    """Longer than training takes, and than the model reads at once."""
+    """The sentence is longer than the limits of training and of the model."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(100))
     valid = write_corpus(tmp_path, "v", [*toy_pairs(5), ("eins " * 90, "one " * 90)])
     short = ["--set", "data.max_length=40", "--set", "decoding.max_source_length=40"]

@@ -133,7 +133,7 @@ def test_keys_and_a_folder_of_models_are_read_again(trained_onnx, tmp_path) -> N
         assert "read again" in process.stderr.readline()
         assert names(address, "new") == ["first", "second"]
         assert names(address, "old") == 401
-        for wrong in ("", "[bob]\nsecret = 3\n"):  # without a key, everybody would be let in
+        for wrong in ("", "[bob]\nsecret = 3\n"):  # no key would mean access for all
             keys.write_text(wrong)
             process.send_signal(signal.SIGHUP)
             assert "were not replaced" in process.stderr.readline()

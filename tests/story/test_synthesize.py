@@ -1,4 +1,4 @@
-"""From a model to a corpus that it made, and from that to another model."""
+"""A model writes a synthetic corpus, and another model trains on it."""
 
 import gzip
 from pathlib import Path

@@ -83,7 +83,7 @@ def test_mistakes_get_one_clear_line(
 
 
 def test_the_commands_of_the_documents_page_run(tmp_path) -> None:
-    """With the packaged model, in an empty folder."""
+    """The packaged model runs them in an empty folder."""
     page = (ROOT / "docs" / "documents.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```bash\n(.*?)```", page, flags=re.S)
     assert len(blocks) >= 3

@@ -1,4 +1,4 @@
-"""From text to translations with words and with characters."""
+"""Word and character vocabularies lead from text to translations."""
 
 import pytest
 
