@@ -1,4 +1,4 @@
-"""What somebody types who has just installed the package."""
+"""The first calls of a new user work from Python."""
 
 import asyncio
 import gc

@@ -94,7 +94,7 @@ def test_cross_attention_knows_no_distances() -> None:
 
 
 def test_alibis_slopes_for_twelve_heads_are_the_papers() -> None:
-    """Those of eight heads, then every other one of sixteen."""
+    """The paper takes the slopes of eight heads, then every other slope of sixteen."""
     eight = [2.0**-n for n in range(1, 9)]
     sixteen = [2.0 ** (-n / 2) for n in range(1, 17)]
     np.testing.assert_allclose(alibi_slopes(12), [*eight, *sixteen[0:8:2]], rtol=1e-6)

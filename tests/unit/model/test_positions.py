@@ -108,9 +108,8 @@ def test_without_positions_permuting_the_inputs_permutes_the_outputs(settings: d
 
 
 def test_positions_in_every_layer_reach_queries_keys_and_values() -> None:
-    """What each attention is given is the layer's input with positions added: of the decoder's
-    queries and its own keys those of the target, of the keys and values that it looks at those of
-    the source."""
+    """Each attention gets the layer's input with positions added: target positions for the
+    decoder's queries and its own keys, source positions for the encoder's keys and values."""
     model = small_model(model__positions__every_layer=True)
     plain = small_model()
     set_weights(plain, get_weights(model))

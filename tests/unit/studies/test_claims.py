@@ -1,4 +1,4 @@
-"""What is said of a claim follows from the numbers, whichever way they point."""
+"""The verdict on a claim follows from the numbers, whether they support or refute it."""
 
 import math
 import re
@@ -397,7 +397,7 @@ def test_groups_of_copied_lengths_cover_all_of_them_once() -> None:
 
 
 def test_unscaled_attention_has_the_entropy_and_gradient_of_its_formula() -> None:
-    """With a scale of 0 all keys weigh the same: log2 n bits, and a Jacobian known by hand."""
+    """A scale of 0 gives all keys equal weight: log2 n bits, and a Jacobian known by hand."""
     entropy, gradient = scaling.spread_and_gradient(4, 0.0)
     n = scaling.KEYS
     assert entropy == pytest.approx(np.log2(n))

@@ -1,4 +1,4 @@
-"""C7, C9 and C10: what is said follows from the runs, whichever way they point."""
+"""The verdicts on C7, C9 and C10 follow from the runs, whether they support or refute them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +91,7 @@ def test_c7_decides_nothing_with_fewer_than_five_seeds() -> None:
 
 def test_curves_cross_where_their_difference_is_nothing() -> None:
     def costs(*bleu: tuple[float, float]) -> dict[float, list[Result]]:
-        """At 1e10 and at 1e12 FLOPs, a seed in each column."""
+        """Return results at 1e10 and at 1e12 FLOPs, one seed per column."""
         return {
             share: [replace(result(b), flops=1e10 * share) for b in (pair[i] for pair in bleu)]
             for i, share in enumerate((1.0, 100.0))
@@ -196,7 +196,7 @@ def test_words_are_grouped_by_how_often_training_had_them() -> None:
 
 
 def test_recall_is_matched_by_sentence_length() -> None:
-    """Frequent words stand in short and long sentences, rare ones in long sentences alone: the
+    """Frequent words occur in short and long sentences, rare ones only in long sentences: the
     frequent words of short sentences do not count."""
     long = " ".join(["often"] * 12)
     rare = RareWords(["often " * 10], ["often", f"{long} never"])
@@ -269,7 +269,7 @@ def test_where_there_is_one_rate_nothing_is_trained_to_choose_it(tmp_path: Path)
 
 
 def test_c7_is_shown_without_what_is_optional(tuned: Study) -> None:
-    """On the second corpus only the Transformer and the best of the others have to be trained."""
+    """The second corpus requires only the Transformer and the best other architecture."""
     also = replace(FULL, toy_pairs=50, test_pairs=2, valid_pairs=2)
     names = [tuned.folder / f"also.{end}" for end in ("de", "en")]
     for name in names:

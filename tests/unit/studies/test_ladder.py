@@ -81,7 +81,7 @@ def test_the_ladder_is_trained_tested_and_timed_and_never_twice(
 ) -> None:
     results = climbed(tmp_path / "out", corpora)
     for corpus in results["corpora"].values():
-        assert 100 < corpus["pairs"] <= 200  # less those that the test set holds too
+        assert 100 < corpus["pairs"] <= 200  # fewer: pairs of the test set are dropped
         assert corpus["test_pairs"] == 20
         for rung in corpus["rungs"]:
             assert 3 <= len(rung["tried"]) <= 5

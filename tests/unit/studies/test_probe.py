@@ -1,4 +1,4 @@
-"""What is looked at inside a model is what is there."""
+"""A probe reports the values that the model computes."""
 
 import pytest
 import torch

@@ -119,7 +119,7 @@ def test_a_lead_changes_with_gender_case_and_number() -> None:
         ("Hier ist", "dieses ", "Auto", ONE, ["nominative"]),
         # A source in the plural may have become a singular.
         ("Hier ist", "das beste ", "Land", MANY, ["nominative"]),
-        # What a preposition says counts less than an article that it cannot stand before.
+        # A preposition counts less than an article that cannot follow it.
         ("weil sie zu", "die ", "Bestellung", ONE, ["nominative", "accusative"]),
         ("", "", "Bestellung", ONE, ["nominative", "dative", "accusative"]),
         ("Der Preis", "", "Bestellung", ONE, ["nominative", "genitive", "dative", "accusative"]),
@@ -268,7 +268,7 @@ def test_the_table_knows_genders_that_endings_do_not_tell(noun, language, gender
 )
 def test_a_romance_lead_has_prepositions_and_numbers(lead, form, language, way) -> None:
     text = f"xx {lead}yy"
-    # A preposition may stand before it.
+    # A preposition may come before it.
     assert text[lead_of(text, text.index("yy"), language) : -2] in (lead, lead[2:], lead[3:])
     assert leads(lead, form, language)[0][0] == way
 

@@ -1,4 +1,4 @@
-"""Numbers that stand in for others."""
+"""Placeholder numbers replace others and are changed back."""
 
 import re
 

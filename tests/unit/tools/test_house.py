@@ -1,4 +1,4 @@
-"""The picture in ARCHITECTURE.md is that of today's imports."""
+"""The picture in ARCHITECTURE.md matches today's imports."""
 
 import house
 
