@@ -185,7 +185,7 @@ def test_half_precision_gives_a_finite_loss_and_gradient(architecture: str) -> N
 
 
 @pytest.mark.parametrize("architecture", LOOKING)
-def test_the_attention_of_a_step_is_that_of_the_full_pass(architecture: str) -> None:
+def test_the_attention_of_a_step_matches_the_full_pass(architecture: str) -> None:
     model = make_model(model__architecture=architecture)
     target = torch.tensor([[2, 7, 12, 9]] * 3)
     source = padded(SOURCES)

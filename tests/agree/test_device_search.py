@@ -104,7 +104,7 @@ def test_the_device_finds_what_the_reference_finds(beam: int, norm: str) -> None
     assert_same_hypotheses(replace(SETTINGS, beam_size=beam), model__norm_position=norm)
 
 
-def test_what_is_left_of_a_search_does_not_show_in_the_next() -> None:
+def test_a_search_leaves_no_trace_in_the_next() -> None:
     assert_same_hypotheses(replace(SETTINGS, beam_size=2), nbest=2, times=2)
 
 
@@ -175,7 +175,7 @@ def test_learned_positions_may_end_within_a_room() -> None:
     )
 
 
-def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) -> None:
+def test_finished_sentences_make_way_for_unfinished_ones(monkeypatch) -> None:
     """Looking after every step, the search must move to smaller rooms several times."""
     monkeypatch.setattr(device_search, "STEPS_BETWEEN_LOOKS", 1)
     monkeypatch.setattr(device_search, "SHRINK", 2)
@@ -192,7 +192,7 @@ def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) ->
     assert len(rooms) > 1
 
 
-def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
+def test_a_search_uses_the_current_weights_of_a_model() -> None:
     engine = engine_here()
     search = DeviceSearch(engine, replace(SETTINGS, precision="bf16"), 1)
     sources = Flat.of(SOURCES)

@@ -80,7 +80,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_a_model_comes_back_from_ctranslate2_as_it_was(tmp_path: Path, settings: dict) -> None:
+def test_a_model_survives_a_round_trip_through_ctranslate2(tmp_path: Path, settings: dict) -> None:
     bundle = random_bundle(**settings)
     to_ctranslate2(bundle, tmp_path / "theirs")
     again = from_ctranslate2(tmp_path / "theirs", source_end=True)

@@ -99,7 +99,7 @@ def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) ->
     "settings", [{}, {"no_repeat_ngram_size": 2, "min_length_ratio": 1.5}], ids=str
 )
 @pytest.mark.parametrize("sublayer", ["attention", "ssru"])
-def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict, sublayer: str) -> None:
+def test_search_finds_the_same_as_with_torch(beam: int, settings: dict, sublayer: str) -> None:
     """Beams that grow, shuffle and shrink; sentences that end; forbidden tokens; attention."""
     reference, engine = engines(end=7.0, model__decoder_self_attention=sublayer)
     sources = [
@@ -164,9 +164,7 @@ def test_a_model_may_hold_some_matrices_in_float(factors: Factors) -> None:
 
 
 @pytest.mark.parametrize("sublayer", ["attention", "ssru"])
-def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(
-    factors: Factors, sublayer: str
-) -> None:
+def test_a_row_in_int8_does_not_depend_on_its_batch(factors: Factors, sublayer: str) -> None:
     """The log-probabilities themselves, of every step: a last bit may tip a later rounding."""
     _, engine = engines(
         int8=True, model__norm_position="pre", model__decoder_self_attention=sublayer
@@ -203,7 +201,7 @@ def test_one_operator_looks_at_the_source_as_several_do(monkeypatch: pytest.Monk
 
 
 @ONE_OPERATOR
-def test_a_greedy_hypothesis_is_the_same_bits_alone_and_among_others(
+def test_a_greedy_hypothesis_does_not_depend_on_its_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Sentences end at different steps, so that others move to their places."""
@@ -219,7 +217,7 @@ def test_a_greedy_hypothesis_is_the_same_bits_alone_and_among_others(
 
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("rest", [0, np.nan])
-def test_what_lay_in_memory_before_does_not_matter(
+def test_old_contents_of_memory_do_not_matter(
     beam: int, rest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sentences end at different steps, and some have fewer hypotheses than others."""
@@ -350,7 +348,7 @@ def test_a_converted_bundle_is_the_weights_and_a_word_in_the_manifest(
     assert read_bundle(trained).engine == "auto"
 
 
-def test_an_int8_bundle_shows_its_attention_whichever_engine_translates(
+def test_an_int8_bundle_shows_its_attention_with_every_engine(
     converted: dict[str, Path],
 ) -> None:
     by_torch = dragoman.load(converted["int8"], engine="torch", device="cpu").attention(
@@ -418,7 +416,7 @@ def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:
         OnnxEngine(Bundle(small_config(model__residual=False), BareCodec(23), {}, {}))
 
 
-def test_the_sessions_of_encoder_and_step_are_made_at_once(
+def test_the_sessions_of_encoder_and_step_are_made_in_parallel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     both = Barrier(2, timeout=60)
@@ -437,7 +435,7 @@ def test_the_sessions_of_encoder_and_step_are_made_at_once(
     assert sorted(made) == ["encoder", "step"]
 
 
-def test_a_session_that_cannot_be_made_is_told_to_whoever_wants_it(
+def test_a_session_that_cannot_be_made_raises_its_error_on_use(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, engine = engines(int8=True)

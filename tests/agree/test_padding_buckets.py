@@ -36,7 +36,7 @@ def gradient(
 
 @pytest.mark.parametrize("architecture", FILLED)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_gradient_of_a_filled_batch_is_that_of_the_plain_one(
+def test_the_gradient_of_a_filled_batch_matches_the_plain_one(
     architecture: str, device: str
 ) -> None:
     if device == "cuda" and not torch.cuda.is_available():

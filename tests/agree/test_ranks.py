@@ -80,9 +80,7 @@ def test_two_ranks_make_the_steps_of_one(corpus, one, tmp_path) -> None:
     assert_same_run(train_on(2, corpus, tmp_path / "run"), one)
 
 
-def test_two_ranks_that_share_a_model_begin_and_four_with_one_each_go_on(
-    corpus, one, tmp_path
-) -> None:
+def test_four_unsharded_ranks_resume_a_run_of_two_sharded_ones(corpus, one, tmp_path) -> None:
     """Two ranks write a whole checkpoint, and the resumed run equals a run on one rank."""
     out = tmp_path / "run"
     train_on(2, corpus, out, training__max_steps=2, training__sharded=True)

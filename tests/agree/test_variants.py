@@ -124,7 +124,7 @@ def test_only_the_plain_transformer_takes_the_packed_road(settings: dict) -> Non
 
 
 @every_variant
-def test_the_multiplications_we_count_are_those_that_torch_counts(settings: dict) -> None:
+def test_our_count_of_multiplications_matches_torchs(settings: dict) -> None:
     """One target word, so that nothing is masked; what local attention leaves out is masked, and
     torch counts it."""
     model = small_model(**{**settings, "model__attention__window": 9})
