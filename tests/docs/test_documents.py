@@ -152,7 +152,7 @@ def test_every_command_of_a_page_runs(page: Path, dragoman, stand_ins: Path) -> 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_names_without_running_it_exists(page: Path, dragoman) -> None:
+def test_options_of_commands_that_a_page_does_not_run_exist(page: Path, dragoman) -> None:
     for command in commands(page, "sh"):
         words = shlex.split(command)
         if words[0] != "dragoman":
@@ -328,7 +328,7 @@ def test_the_lectures_have_a_picture_for_every_file_and_a_file_for_every_picture
     assert named == files == set(drawn)
 
 
-def test_what_is_deployed_uses_options_that_exist(dragoman) -> None:
+def test_deployment_files_use_existing_options(dragoman) -> None:
     known = set(re.findall(r"--[a-z][a-z-]+", dragoman("serve", "--help").out))
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
     entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.M)[1])
@@ -380,7 +380,7 @@ def test_every_test_that_the_clients_page_names_is_there() -> None:
             assert f"def {name}(" in tests, name
 
 
-def test_versions_on_the_clients_pages_are_those_that_make_installs() -> None:
+def test_versions_on_the_clients_page_match_what_make_installs() -> None:
     """`constraints.txt` and the Makefile pin what the tests run with."""
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
     makefile = (ROOT / "Makefile").read_text()
