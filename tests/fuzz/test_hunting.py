@@ -32,7 +32,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("target", "raw"), FOUND)
-def test_what_was_found_once_is_refused_or_read(target: str, raw: bytes) -> None:
+def test_files_that_the_hunt_found_are_refused_or_read(target: str, raw: bytes) -> None:
     one = TARGETS[target]
     try:
         one.read(raw)
@@ -48,7 +48,7 @@ def test_a_changed_file_is_refused_or_read_within_limits(target: str) -> None:
     assert [*hunt(target, 0, 60)] == []
 
 
-def test_a_crash_is_found_and_the_hunt_goes_on() -> None:
+def test_a_crash_is_found_and_the_hunt_continues() -> None:
     """The target reads a null pointer in its third case."""
     found = [*hunt("a crash", 0, 5)]
     assert [(one.target, one.number) for one in found] == [("a crash", 2), ("a crash", 3)]
