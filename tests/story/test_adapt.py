@@ -115,7 +115,7 @@ def test_a_forged_adapter_is_refused(dragoman, int8: Path, tmp_path: Path) -> No
         assert "the adapter's" in answer.err
 
 
-def test_what_gains_nothing_is_not_written(dragoman, int8: Path, tmp_path: Path) -> None:
+def test_an_adapter_that_gains_nothing_is_not_written(dragoman, int8: Path, tmp_path: Path) -> None:
     # Training on the model's own output cannot improve the model.
     said = Translator.load(int8, "cpu")
     sources = [source for source, _ in toy_pairs(40, seed=3)]
@@ -126,7 +126,7 @@ def test_what_gains_nothing_is_not_written(dragoman, int8: Path, tmp_path: Path)
     assert answer.err.splitlines()[-1].startswith("dragoman: nothing was gained")
 
 
-def test_mistakes_are_told_before_anything_is_computed(dragoman, int8, tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_anything_is_computed(dragoman, int8, tmp_path: Path) -> None:
     few = write_corpus(tmp_path, "few", toy_pairs(5))
     wrong = dragoman("adapt", *few, "--model", int8, "--out", tmp_path / "a")
     assert "takes at least 10" in wrong.err

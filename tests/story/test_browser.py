@@ -193,7 +193,7 @@ def test_an_ensemble_links_words_and_hides_what_it_cannot_show(open_page, traine
         sync_api.expect(page.locator("#inside")).to_be_hidden()
 
 
-def test_a_key_is_asked_for_once(open_page, trained) -> None:
+def test_the_page_asks_for_a_key_once(open_page, trained) -> None:
     with running(Service([str(trained)], api_key="sesam", device="cpu")) as address:
         page, _ = open_page(address, quiet=False)  # Chromium reports the first refusal
         page.locator("#key").fill("sesam")

@@ -170,7 +170,7 @@ class Failing:
 
 
 @pytest.mark.slow
-def test_a_shard_that_fails_is_tried_again_and_told_of_in_the_end(
+def test_a_shard_that_fails_is_retried_and_reported_at_the_end(
     cluster: Cluster, numbers: Path, trained: Path, expected: str, tmp_path: Path
 ) -> None:
     output, trouble = tmp_path / "out.en", tmp_path / "trouble"

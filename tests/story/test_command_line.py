@@ -124,7 +124,7 @@ def test_lines_that_wait_are_translated_together() -> None:
         next(windows)
 
 
-def test_a_file_job_goes_on_where_it_stopped(dragoman, trained, tmp_path, monkeypatch) -> None:
+def test_a_file_job_resumes_where_it_stopped(dragoman, trained, tmp_path, monkeypatch) -> None:
     source = tmp_path / "in.txt"
     source.write_text("eins\nzwei\ndrei\nvier\n")
     out = tmp_path / "out.txt"
@@ -212,7 +212,7 @@ def test_a_card_is_a_table_and_counts_parameters_by_part(dragoman, trained) -> N
         assert part in facts["parameters"]
 
 
-def test_a_card_and_the_plan_tell_what_is_not_default(dragoman, tmp_path) -> None:
+def test_a_card_and_the_plan_list_settings_that_differ_from_defaults(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(60))
     unusual = ["model.positions.kind=relative", "model.attention.heads_layout=multi-query"]
     sets = [word for setting in unusual for word in ("--set", setting)]
@@ -589,7 +589,7 @@ def test_evaluate_takes_the_packages_model_where_none_is_named(dragoman, tmp_pat
     assert answer.out.startswith(f"{bundled_models()[0]}  BLEU")
 
 
-def test_troubles_of_two_files_are_told_once_for_both_directions(dragoman, tmp_path) -> None:
+def test_problems_of_two_files_are_reported_once_for_both_directions(dragoman, tmp_path) -> None:
     source, target = write_corpus(tmp_path, "t", [*toy_pairs(100), ("leer", "")])
     config = tmp_path / "both.toml"
     config.write_text(

@@ -108,7 +108,7 @@ def test_the_inspector_lists_and_calls_the_tools(trained) -> None:
     assert content["text"] == "one two"
 
 
-def test_every_call_is_answered_whatever_its_strings_hold(trained_onnx, tmp_path) -> None:
+def test_every_call_gets_an_answer_even_with_odd_strings(trained_onnx, tmp_path) -> None:
     """The test writes the messages itself: the protocol's client cannot send such strings."""
     begun = {
         "protocolVersion": "2025-06-18",

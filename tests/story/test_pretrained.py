@@ -76,7 +76,7 @@ def english(translator: Translator) -> Callable[[str], str]:
     return lambda text: translator(text, Request(to="en"))
 
 
-def test_nobody_has_to_name_a_model(dragoman) -> None:
+def test_the_packaged_model_is_the_default(dragoman) -> None:
     assert "station" in dragoman("translate", "Wo ist der Bahnhof?", "--to", "en").out
     assert (
         "station"
@@ -97,7 +97,7 @@ def test_every_direction_answers_in_its_language(
     assert detect(said, LANGUAGES)[0].language == target, said
 
 
-def test_german_becomes_english_and_english_german_where_nobody_says(
+def test_german_becomes_english_and_english_german_by_default(
     translator: Translator,
 ) -> None:
     german, english, french = translator([SAID["de"][1], SAID["en"][1], SAID["fr"][1]])

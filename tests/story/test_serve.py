@@ -52,7 +52,7 @@ def lines_waiting(address: str) -> int:
         return int(re.search(r"^dragoman_queue_lines (\d+)", answer.read().decode(), re.M)[1])
 
 
-def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
+def test_a_service_that_gets_a_signal_finishes_accepted_requests(trained) -> None:
     texts = [" ".join(list(NUMBERS) * 4) for _ in range(12)]
     with serving(trained) as (process, address):
         assert address.startswith("http://127.0.0.1:")

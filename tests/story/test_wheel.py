@@ -64,7 +64,7 @@ def test_the_wheel_runs_on_its_own(installed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_needs_torch_says_so(installed: Path, tmp_path: Path, trained: Path) -> None:
+def test_commands_that_need_torch_say_so(installed: Path, tmp_path: Path, trained: Path) -> None:
     for arguments in (
         ["translate", "x", "--model", trained, "--engine", "torch"],
         ["attend", "x", "--model", trained, "--out", "a.html"],
