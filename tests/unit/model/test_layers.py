@@ -83,7 +83,7 @@ def test_batch_norm_is_torchs_over_the_words_without_padding() -> None:
     torch.testing.assert_close(ours.eval()(x), theirs.eval()(x.flatten(0, 1)).view_as(x))
 
 
-def test_the_gradient_of_batch_norm_is_that_of_finite_differences() -> None:
+def test_the_gradient_of_batch_norm_matches_finite_differences() -> None:
     norm = NORMS["batch"](3).double()
     real = torch.tensor([[True, True, True], [True, False, False]])
     x = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)

@@ -32,7 +32,7 @@ with_vectors = pytest.mark.parametrize(("kind", "join"), JOINED)
 
 
 @with_vectors
-def test_positions_from_the_middle_are_those_of_the_whole(kind: str, join: str) -> None:
+def test_positions_from_the_middle_match_the_whole(kind: str, join: str) -> None:
     positions = POSITIONS[kind](config_of(kind, join, data__max_length=100))
     x = torch.randn(1, 400, 32)
     torch.testing.assert_close(positions(x[:, 300:], at=300), positions(x)[:, 300:])
@@ -59,9 +59,7 @@ def test_positions_are_joined_as_the_formula_says(kind: str, join: str) -> None:
 
 
 @with_vectors
-def test_the_gradient_of_joined_positions_is_that_of_finite_differences(
-    kind: str, join: str
-) -> None:
+def test_the_gradient_of_joined_positions_matches_finite_differences(kind: str, join: str) -> None:
     positions = POSITIONS[kind](
         config_of(kind, join, model__d_model=4, model__num_heads=2)
     ).double()

@@ -425,7 +425,7 @@ def test_a_path_through_convolutions_is_as_long_as_a_gradient_needs(
     assert growth.Kind(kernel=kernel, dilated=dilated).path(n) == layers
 
 
-def test_multiplications_counted_by_formula_are_those_of_our_layers() -> None:
+def test_multiplications_counted_by_formula_match_our_layers() -> None:
     config = recency_config(width=8, heads=2)
     for kind, name in (("attention", "attention"), ("recurrence", "recurrence")):
         layer = growth.Layer(kind, config)
@@ -475,7 +475,7 @@ def drawn(found: Finding) -> list[float]:
 
 
 @pytest.mark.parametrize("claim", ["C1", "C2", "C6", "C8", "C10", "C11"])
-def test_shares_in_the_sentences_are_those_of_the_figures(claim: str) -> None:
+def test_shares_in_the_sentences_match_the_figures(claim: str) -> None:
     for found in CASES[claim].values():
         told = re.findall(r"(\d+)%", " ".join(found.sentences))
         assert told

@@ -60,7 +60,7 @@ def seeds(bleu: float, outputs: list[str], count: int = table.MANY) -> list[Resu
 GOOD, BAD = ["a b c"] * 9, ["a d"] * 9
 
 
-def test_c7_is_undecided_where_nobody_has_learned_to_translate() -> None:
+def test_c7_is_undecided_if_no_model_has_learned_to_translate() -> None:
     few, fewer = {0.5: seeds(5.0, ["a b"] * 9)}, {0.5: seeds(1.0, ["c"] * 9)}
     judged = table.judged_by_cost("tatoeba.de", "rnn", few, fewer, GOOD)[0.5]
     assert judged.verdict == "undecided"
@@ -142,7 +142,7 @@ def test_c7_tells_whether_the_ensemble_is_better_and_does_not_rest_on_it() -> No
         assert told in finding.sentences[0]
 
 
-def test_c7_puts_each_ablation_beside_the_papers_row() -> None:
+def test_c7_shows_each_ablation_next_to_the_papers_row() -> None:
     ablated = {"nothing": [result(20.0), result(20.4)], "1 head": [result(18.0), result(18.4)],
                "no dropout": [result(21.0), result(21.4)]}  # fmt: skip
     finding = table.finding([field(AHEAD)], ablated)
@@ -221,13 +221,13 @@ def tuned(tmp_path: Path) -> Study:
     return study
 
 
-def test_every_architecture_goes_on_with_the_rate_that_validated_best(tuned: Study) -> None:
+def test_every_architecture_continues_with_the_rate_that_validated_best(tuned: Study) -> None:
     systems = {system.name: system for system in table.then(tuned)}
     for name, rate in (("convs2s", max(FULL.rates)), ("gnmt", min(FULL.rates))):
         assert cell(FULL, name, rate, FULL.budgets[0]).name in systems
 
 
-def test_the_best_and_the_transformer_go_on_to_the_highest_cost(tuned: Study) -> None:
+def test_the_best_and_the_transformer_continue_to_the_highest_cost(tuned: Study) -> None:
     ahead = candidates(FULL, "gnmt")[min(FULL.rates)]
     _keep(tuned.run_of(ahead), result(35.0))
     assert finalists(tuned)[:2] == ["transformer", "gnmt"]
