@@ -22,14 +22,14 @@ def docx(body: str, before: str = "") -> bytes:
 
 
 def defaults_of_attributes() -> bytes:
-    """Each of 100,000 elements gets an attribute of 100 KB that stands in the file once."""
+    """Give each of 100,000 elements an attribute of 100 KB that the file contains once."""
     declared = f'<!DOCTYPE w:document [<!ATTLIST w:p a CDATA "{"x" * 100_000}">]>'
     return docx("<w:p/>" * 100_000, declared)
 
 
 @cache
 def nested_insertions() -> bytes:
-    """Whoever looks at each of them as a text of its own holds 480 times 5 MB."""
+    """A reader that takes each of them as a separate text holds 480 times 5 MB."""
     inside = f"<w:r><w:t>{'a' * 5_000_000}</w:t></w:r>"
     return docx(f"<w:p>{'<w:ins>' * 480}{inside}{'</w:ins>' * 480}</w:p>")
 
@@ -77,7 +77,7 @@ MEMORY: dict[str, Callable[[], bytes]] = {
     "picture.docx": swollen_picture,
     "members.docx": members_without_number,
 }
-# What takes time, where a pattern looks at the same characters again and again.
+# Texts that take time if a pattern scans the same characters again and again.
 TIME: dict[str, Callable[[], bytes]] = {
     "spaces.properties": lambda: b"a" + b" " * 3000 + b"\r\n",
     "letters.properties": lambda: b"a" * 16_000 + b"\r\n",

@@ -78,7 +78,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays to the end: garbage is not looked for there again and again."""
+    """Freeze the imported objects, so that garbage collection does not scan them again."""
     gc.enable()
     gc.freeze()
     # Not earlier: pytest, too, looks for garbage at its end, several times.
@@ -164,8 +164,11 @@ def quiet_logs() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def the_same_products() -> Iterator[None]:
-    """On a CPU without bf16 (Arm), PyTorch gives up oneDNN at the first product in bf16: from then
-    on, all products of the process are rounded otherwise."""
+    """Restore oneDNN after each test.
+
+    If a CPU has no bf16 (Arm), PyTorch gives up oneDNN at the first product in bf16, and rounds
+    all later products of the process differently.
+    """
     yield
     if "torch" in sys.modules:
         sys.modules["torch"].backends.mkldnn.enabled = True
@@ -188,7 +191,7 @@ def dragoman(
         finally:
             signal.signal(signal.SIGTERM, before)
         if code == 128 + signal.SIGTERM:
-            # Somebody ends the tests, with timeout(1) for one: that is no answer of the command.
+            # The tests are being stopped, for instance by timeout(1): not the command's answer.
             pytest.exit(f"SIGTERM during dragoman {' '.join(map(str, arguments))}", code)
         return Answer(code, *capsys.readouterr())
 
@@ -235,7 +238,7 @@ def trained_onnx(shared: Callable[..., Path], trained: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def packaged() -> Translator:
-    """The model that comes with the package, loaded once for each process; it stays as it is."""
+    """Load the packaged model once for each process; tests must not change it."""
     from dragoman.decode.translator import Translator
 
     return Translator.load()

@@ -24,9 +24,9 @@ _processes: list[float] = []  # of pytest itself: all that it did, imports and c
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those that it started.
+    """Return the CPU time of this process and its children.
 
-    Of the latter, those that still run are counted on Linux only, with their own ended children.
+    Running children, with their own ended children, count on Linux only.
     """
     who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     seconds = sum(use.ru_utime + use.ru_stime for use in map(resource.getrusage, who))
@@ -41,7 +41,7 @@ def _seconds_of(process: str) -> float:
         facts = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return 0.0  # it has just ended
-    # After the name in brackets, the 12th to 15th: user and system time, and those of children.
+    # After the name in brackets, the 12th to 15th: user and system time, then the children's.
     ticks = facts.rpartition(")")[2].split()[11:15]
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 

@@ -1,5 +1,4 @@
-"""Model folders that somebody forged: copies of the kept bundle with a manifest to match, MarianMT
-folders."""
+"""Forge model folders: copies of the kept bundle with a matching manifest, and MarianMT folders."""
 
 import hashlib
 import json
@@ -54,7 +53,7 @@ def change_settings(folder: Path, old: str, new: str) -> None:
 
 @contextmanager
 def nothing_hangs() -> Iterator[None]:
-    """What waits for ever fails."""
+    """Fail a test that waits forever."""
 
     def give_up(*_: object) -> None:
         raise TimeoutError

@@ -34,7 +34,7 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _answer(self, with_body: bool) -> None:
         parts = self.path.strip("/").split("/")
-        if len(parts) < 4:  # meant for whoever had this port before: tests run beside each other
+        if len(parts) < 4:  # for an earlier server on this port: tests run in parallel
             self.send_error(404)
             return
         self.server.asked.append(f"{self.command} {self.path}")

@@ -24,7 +24,7 @@ from dragoman.text.subword import pieces_of_model
 BERGAMOT = os.environ.get("DRAGOMAN_BERGAMOT", "")
 _MULTIPLIED = re.compile(r"_W.?$|Wemb")
 
-# what Marian wants to read in a model, whatever it is
+# settings that Marian expects in every model
 ALWAYS: dict[str, Any] = {
     "bert-train-type-embeddings": True, "bert-type-vocab-size": 2, "dec-cell-base-depth": 2,
     "dec-cell-high-depth": 1, "dim-rnn": 1024, "enc-cell": "gru", "enc-cell-depth": 1,
@@ -75,8 +75,8 @@ writeFileSync(out, JSON.stringify({texts: answers.map((a) => a.target.text), sec
 process.exit(0);
 """
 
-# Products that round nothing but the weights, in the place of those that Bergamot's engine imports:
-# a matrix is kept as its bytes, transposed, and what it is multiplied with stays as it is.
+# Products that round nothing but the weights; they replace the ones that Bergamot's engine imports.
+# A matrix is kept as its bytes, transposed; the other factor is not changed.
 FLOAT_PRODUCTS = """
 const exact = new Map();  // what would have been rounded, by the place of its bytes
 const rounded = (x) => Math.max(-127, Math.min(127, Math.round(x)));
@@ -223,10 +223,10 @@ def bergamot(
     at_once: int = 1,
     products: str = "",
 ) -> tuple[list[str], float]:
-    """What Bergamot's engine says, and in how many seconds of the CPU.
+    """Translate with Bergamot's engine; return its output and the CPU seconds.
 
-    Texts that are translated at once share one shortlist. `products`: what takes the place of its
-    integer products.
+    Texts that are translated in one call share one shortlist. `products` replaces its integer
+    products.
     """
     script, job, out = folder / "bergamot.mjs", folder / "job.json", folder / "answer.json"
     script.write_text(NODE)

@@ -80,12 +80,12 @@ class Running:
         os.kill(self._process.pid, number)
 
     def end(self) -> None:
-        """Whatever it does."""
+        """Kill the process, even in the middle of its work."""
         self._process.kill()
         self._process.join(_LONGEST_S)
 
     def heard(self, pattern: str) -> str:
-        """What matches this, as soon as the command says it on standard output or error."""
+        """Wait until the command prints a match on standard output or error; return it."""
         deadline = time.monotonic() + _LONGEST_S
         while True:
             ended = self.has_ended()
@@ -97,7 +97,7 @@ class Running:
             time.sleep(0.01)
 
     def answer(self) -> Answer:
-        """What it said, once it has ended."""
+        """Wait for the end of the process; return its output."""
         self._process.join(_LONGEST_S)
         if self._process.exitcode is None:
             self._process.kill()
@@ -116,7 +116,7 @@ def run(
 
 
 def refuse_the_compiler() -> None:
-    """For `first`: torch's compiler, which nothing here needs, takes seconds to import."""
+    """Block torch's compiler, for `first`: nothing here needs it, and it imports slowly."""
     assert "torch._dynamo" not in sys.modules
     sys.modules["torch._dynamo"] = None  # importing it fails
 

@@ -22,7 +22,7 @@ END = 3
 WIDEST = 8  # source pieces at most
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
-"""A source, and what was said of its translation so far."""
+"""A source, and the translation so far."""
 SOURCES = [[5, 6, 3], [9, 3], [11, 4, 8, 6, 3], [7, 7, 4, 3]]
 SETTINGS = DecodingConfig(beam_size=3, max_length_ratio=1.0, max_length_extra=4)
 # What log-probabilities and lengths decide: searches that know no other rule must keep these.
@@ -121,7 +121,7 @@ class Partial(NamedTuple):
 
 
 class Rules:
-    """What the settings mean for one sentence."""
+    """Applies the settings to one sentence."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Rules:
                 )
 
     def repeats(self, tokens: tuple[int, ...]) -> bool:
-        """Whether the last n tokens stand in the hypothesis already."""
+        """Return whether the last n tokens occur earlier in the hypothesis."""
         n = self.settings.no_repeat_ngram_size
         runs = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
         return n > 0 and len(runs) > 0 and runs[-1] in runs[:-1]
@@ -161,8 +161,7 @@ class Rules:
         return formulas[self.settings.length_penalty]
 
     def hypothesis(self, partial: Partial) -> Hypothesis:
-        """What has ended, or is as long as it may be, with its score (Wu et al. 2016, section
-        7)."""
+        """Score a finished hypothesis, or one of the largest length (Wu et al. 2016, section 7)."""
         score = partial.total / self.divisor(len(partial.tokens))
         if self.settings.coverage_penalty:
             for place in range(len(self.source)):
@@ -181,9 +180,9 @@ def plain_search(
     prefix: Sequence[int] = (),
     stop_early: bool = True,
 ) -> tuple[list[Hypothesis], int]:
-    """The `nbest` hypotheses of a sentence, best first, and how many rows had to be computed.
+    """Return the `nbest` hypotheses of a sentence, best first, and the number of rows computed.
 
-    Without `stop_early` the search goes on when no live hypothesis can win any more.
+    Without `stop_early` the search continues when no live hypothesis can win any more.
     """
     rules = Rules(engine, source, settings, prefix)
     beam = max(settings.beam_size, nbest)
@@ -204,8 +203,7 @@ def plain_search(
         done.sort(key=lambda hypothesis: -hypothesis.score)
         if len(done) >= enough or not live:
             break
-        # A sum of log-probabilities only falls, and no divisor is larger than that of the largest
-        # length.
+        # A sum of log-probabilities only falls, and the largest length has the largest divisor.
         most = live[0].total / rules.divisor(rules.longest)
         if stop_early and len(done) >= nbest and most <= done[nbest - 1].score:
             break

@@ -1,5 +1,5 @@
-"""The variants of the Transformer, one setting (or the few that belong together) at a time, and
-some at once."""
+"""The variants of the Transformer: one setting (or the few that belong together) at a time, and
+some combined."""
 
 VARIANTS: dict[str, dict[str, object]] = {
     "the paper's": {},

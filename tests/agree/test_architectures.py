@@ -1,4 +1,4 @@
-"""Every architecture keeps the promises that search and training build on, whatever is inside."""
+"""Every architecture keeps the promises that search and training build on."""
 
 from itertools import product
 
@@ -54,7 +54,7 @@ SOURCES = [[5, 6, 7, 3], [9, 3], [11, 4, 8, 6, 12, 3]]
 
 
 def make_model(size: int = 23, seed: int = 5, **settings: object) -> Model:
-    """In double precision: what differs then, differs in earnest."""
+    """Build the model in double precision, where rounding cannot explain a difference."""
     if settings["model__architecture"] != "lexical":
         return small_model(size, seed, **settings).double()
     draw = np.random.default_rng(seed)
@@ -95,7 +95,7 @@ def test_steps_equal_the_full_pass(settings: dict) -> None:
 
 @pytest.mark.parametrize("architecture", PEERS)
 def test_rows_may_be_reordered_repeated_and_left_out(architecture: str) -> None:
-    """After any juggling, each row's next step is that of its own history."""
+    """However rows are shuffled, each row's next step depends on its own history only."""
     model = make_model(model__architecture=architecture)
     draw = np.random.default_rng(4)
     state = model.start(padded(SOURCES))
@@ -185,7 +185,7 @@ def test_half_precision_gives_a_finite_loss_and_gradient(architecture: str) -> N
 
 
 @pytest.mark.parametrize("architecture", LOOKING)
-def test_the_attention_of_a_step_is_that_of_the_full_pass(architecture: str) -> None:
+def test_the_attention_of_a_step_matches_the_full_pass(architecture: str) -> None:
     model = make_model(model__architecture=architecture)
     target = torch.tensor([[2, 7, 12, 9]] * 3)
     source = padded(SOURCES)

@@ -69,7 +69,7 @@ def random_bundle(seed: int = 3, **settings: object) -> Bundle:
 
 
 def assert_lengths_vary(found: list[tuple[str, ...]]) -> None:
-    """Sentences end, and not at once: else a test of search would test nothing."""
+    """Check that sentences end after some words; otherwise a test of search would test nothing."""
     assert len({len(pieces) for pieces in found}) > 2
     assert sum(0 < len(pieces) < LONGEST for pieces in found) > len(found) / 3
 
@@ -84,7 +84,7 @@ def pieces_of(folder: Path, beam: int) -> list[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def post_norm(shared: Callable[..., Path]) -> Path:
-    """A model with the norm behind the sublayer that has learned to end sentences."""
+    """Train a post-norm model that has learned to end sentences."""
 
     def make(folder: Path) -> None:
         train_the_toy_language(
@@ -105,7 +105,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_ctranslate2_says_the_same_whatever_the_model(tmp_path: Path, settings: dict) -> None:
+def test_ctranslate2_agrees_on_every_model(tmp_path: Path, settings: dict) -> None:
     bundle = random_bundle(**settings)
     write_bundle(tmp_path / "ours", bundle)
     assert by_ctranslate2(bundle, tmp_path / "theirs", beam=1) == pieces_of(
@@ -298,7 +298,7 @@ def test_our_export_comes_back_on_the_command_line(dragoman, trained: Path, tmp_
     [({"model__positions__kind": "learned"}, "positions.kind=learned"),
      ({"model__share_embeddings": "none"}, "model.share_embeddings=none")],
 )  # fmt: skip
-def test_what_marian_cannot_hold_is_refused_with_the_reason(
+def test_models_that_marian_cannot_represent_are_refused_with_the_reason(
     tmp_path: Path, settings: dict, words: str
 ) -> None:
     with pytest.raises(ConversionError, match=words):
@@ -310,7 +310,7 @@ def test_what_marian_cannot_hold_is_refused_with_the_reason(
     [({"model_type": "t5"}, "type 't5'"), ({"normalize_before": True}, "normalize_before"),
      ({"decoder_ffn_dim": 65}, "ffn_dim"), ({"activation_function": "tanh"}, "tanh")],
 )  # fmt: skip
-def test_what_we_cannot_hold_is_refused_with_the_reason(
+def test_models_that_we_cannot_represent_are_refused_with_the_reason(
     marian: Path, change: dict, words: str
 ) -> None:
     settings = json.loads((marian / "config.json").read_text())
@@ -332,7 +332,7 @@ def test_a_converted_vocabulary_cannot_be_learned() -> None:
 
 
 def test_an_architecture_that_others_have_not_is_refused(trained: Path, tmp_path: Path) -> None:
-    """Every converter knows the Transformer alone, and says so before it writes anything."""
+    """Every converter supports only the Transformer, and says so before it writes anything."""
     import dataclasses
 
     bundle = read_bundle(trained)

@@ -42,7 +42,7 @@ def test_cached_steps_equal_the_full_pass(settings: dict) -> None:
 
 
 def test_rows_may_be_reordered_repeated_and_left_out() -> None:
-    """After any juggling, each row's next step is that of its own history."""
+    """However rows are shuffled, each row's next step depends on its own history only."""
     engine = small_engine()
     draw = np.random.default_rng(4)
     state = engine.start(SOURCES)
@@ -81,7 +81,7 @@ def test_a_wide_beam_is_exhaustive_search(penalty: str, seed: int) -> None:
     for length in range(longest + 1):
         for words in product([4, 5, 6], repeat=length):
             scores = engine.score([source], [list(words)])[0]
-            # at the largest length it counts as it stands
+            # a hypothesis of the largest length needs no end of sentence
             kept = scores if length < longest else scores[:length]
             divisor = ((5 + len(kept)) / 6) ** 0.7 if penalty == "gnmt" else 1.0
             everything.append((float(kept.sum()) / divisor, words))

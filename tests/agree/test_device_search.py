@@ -1,8 +1,7 @@
 """Search on the device finds what the NumPy search finds; its kernels do what their twins do.
 
 Without a GPU the kernels run in Triton's interpreter, which takes milliseconds for each line: there
-the sentences are few and short, and a plain sort gives the best words of a step to all tests but
-those of that kernel.
+the sentences are few and short, and a plain sort replaces the top-k kernel except in its own tests.
 """
 
 from dataclasses import replace
@@ -61,7 +60,7 @@ def sorted_words(
 
 @pytest.fixture(autouse=True)
 def small_rooms(monkeypatch, request) -> None:
-    """Without a GPU: no empty sentences, and one kernel less."""
+    """Shrink the search where there is no GPU: no empty sentences, and one kernel less."""
     if not ON_GPU:
         monkeypatch.setattr(device_search, "FEWEST", 1)
         if "all_kernels" not in request.fixturenames:
@@ -105,7 +104,7 @@ def test_the_device_finds_what_the_reference_finds(beam: int, norm: str) -> None
     assert_same_hypotheses(replace(SETTINGS, beam_size=beam), model__norm_position=norm)
 
 
-def test_what_is_left_of_a_search_does_not_show_in_the_next() -> None:
+def test_a_search_leaves_no_trace_in_the_next() -> None:
     assert_same_hypotheses(replace(SETTINGS, beam_size=2), nbest=2, times=2)
 
 
@@ -176,7 +175,7 @@ def test_learned_positions_may_end_within_a_room() -> None:
     )
 
 
-def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) -> None:
+def test_finished_sentences_make_way_for_unfinished_ones(monkeypatch) -> None:
     """Looking after every step, the search must move to smaller rooms several times."""
     monkeypatch.setattr(device_search, "STEPS_BETWEEN_LOOKS", 1)
     monkeypatch.setattr(device_search, "SHRINK", 2)
@@ -193,7 +192,7 @@ def test_sentences_that_are_done_make_way_for_those_that_are_not(monkeypatch) ->
     assert len(rooms) > 1
 
 
-def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
+def test_a_search_uses_the_current_weights_of_a_model() -> None:
     engine = engine_here()
     search = DeviceSearch(engine, replace(SETTINGS, precision="bf16"), 1)
     sources = Flat.of(SOURCES)
@@ -205,10 +204,10 @@ def test_a_model_that_has_learned_meanwhile_is_searched_as_it_is_now() -> None:
 
 
 def test_what_the_host_leads_is_computed_with_the_precision_of_the_search(monkeypatch) -> None:
-    """Scores of translations, a search behind a prefix, and one for a phrase."""
+    """Scoring, a forced prefix and a forced phrase run at the precision of the search."""
     monkeypatch.setattr(TorchEngine, "searches_on_device", True)
     engine = engine_here()
-    assert engine.at_precision("bf16") is engine  # in training a copy would stay behind
+    assert engine.at_precision("bf16") is engine  # in training a copy would become stale
     engine.model.requires_grad_(False)
     assert engine.at_precision("float32") is engine
     halved = engine.at_precision("bf16")

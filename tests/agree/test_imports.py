@@ -80,7 +80,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_a_model_comes_back_from_ctranslate2_as_it_was(tmp_path: Path, settings: dict) -> None:
+def test_a_model_survives_a_round_trip_through_ctranslate2(tmp_path: Path, settings: dict) -> None:
     bundle = random_bundle(**settings)
     to_ctranslate2(bundle, tmp_path / "theirs")
     again = from_ctranslate2(tmp_path / "theirs", source_end=True)
@@ -136,7 +136,7 @@ def argos_package(path: Path, model: Path, spm_file: Path, **metadata: str) -> P
 
 
 def test_an_argos_package_says_what_ctranslate2_says(trained: Path, tmp_path: Path) -> None:
-    """As OpenNMT trains them: sources without an end, targets that begin with <s>."""
+    """OpenNMT trains with sources that have no end token and targets that begin with <s>."""
     bundle = read_bundle(trained)
     to_ctranslate2(bundle, tmp_path / "theirs")
     package = argos_package(
@@ -168,7 +168,7 @@ def test_an_argos_package_may_name_what_targets_begin_with(trained: Path, tmp_pa
         tmp_path / "theirs", ours, 1, target_prefix=[["▁nine"]] * len(LINES)
     )
     assert all(said[0] == "▁nine" for said in theirs)
-    # we leave the prefix out of what is said
+    # our output does not include the prefix
     assert said_by_us(tmp_path / "ours", 1) == [said[1:] for said in theirs]
 
 
@@ -268,7 +268,7 @@ def test_marians_own_files_say_what_ctranslate2_makes_of_them(
 
 
 def test_int8_says_nearly_the_same(trained: Path, tmp_path: Path, monkeypatch) -> None:
-    """From CTranslate2's int8 to ours: at most 0.3 BLEU apart."""
+    """CTranslate2's int8 weights and ours are at most 0.3 BLEU apart."""
     sources, references = (list(side) for side in zip(*toy_pairs(300, seed=5), strict=True))
     folder = stored_as("int8", read_bundle(trained), tmp_path / "theirs", monkeypatch)
     again = from_ctranslate2(folder, source_end=True)

@@ -62,7 +62,7 @@ def one_by_one(
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_packed_self_attention_is_attention_of_each_sentence_alone(causal: bool) -> None:
+def test_packed_self_attention_equals_attention_of_each_sentence(causal: bool) -> None:
     lengths, heads, width = [3, 1, 0, 33, 7], 2, 32
     joined = random(sum(lengths), 3 * width)
     starts = starts_of(lengths)
@@ -71,7 +71,7 @@ def test_packed_self_attention_is_attention_of_each_sentence_alone(causal: bool)
     assert_same(ours, one_by_one(q, k, v, (lengths, lengths), heads, causal), [joined])
 
 
-def test_packed_cross_attention_is_attention_of_each_pair_alone() -> None:
+def test_packed_cross_attention_equals_attention_of_each_pair() -> None:
     queries, keys, heads, width = [3, 5, 2, 0], [4, 0, 17, 3], 2, 32
     q, kv = random(sum(queries), width), random(sum(keys), 2 * width)
     ours = packed_attention(q, kv, starts_of(queries), starts_of(keys), heads, 17)
@@ -97,7 +97,7 @@ def test_attention_without_gradients_takes_sentences_of_any_length(causal: bool)
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the order of sums is the GPU's own")
 @torch.no_grad()
-def test_attention_to_a_sentence_is_the_same_bits_whatever_stands_beside_it() -> None:
+def test_attention_to_a_sentence_does_not_depend_on_its_batch() -> None:
     heads, width, lengths = 8, 512, [9, 200, 31, 64, 97, 1, 128, 33]
     joined = random(sum(lengths), 3 * width).bfloat16()
     starts = starts_of(lengths)
@@ -110,7 +110,7 @@ def test_attention_to_a_sentence_is_the_same_bits_whatever_stands_beside_it() ->
 
 
 def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> None:
-    """With all scores equal the output is a mean of values, each kept with probability 1-p and
+    """If all scores are equal, the output is a mean of values, each kept with probability 1-p and
     divided by it."""
     rows, heads = 128, 2
     joined = torch.zeros(rows, 96, device=DEVICE)
@@ -133,7 +133,7 @@ def test_attention_dropout_is_linear_in_the_values_and_right_on_average() -> Non
 
 @pytest.fixture
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes long for each, also for those that have nothing to do."""
+    """Start few programs: the interpreter is slow for each, even if it has nothing to do."""
     monkeypatch.setattr("dragoman.model.kernels.linear._PROGRAMS", 8)
 
 
@@ -342,10 +342,10 @@ def test_a_recorded_step_reads_the_weights_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("consistency", "layers"), [(0.0, 2), (2.5, 1), pytest.param(2.5, 2, marks=pytest.mark.slow)]
 )
-def test_the_gradient_of_a_packed_batch_is_that_of_the_padded_one(
+def test_the_gradient_of_a_packed_batch_matches_the_padded_one(
     norm: str, consistency: float, layers: int
 ) -> None:
-    """Filling included; on a GPU with all our kernels, elsewhere with the attention alone."""
+    """Padding is included. All our kernels run on a GPU; elsewhere only the attention does."""
     pieces = vocabulary(23)
     sizes = {"model__num_encoder_layers": layers, "model__num_decoder_layers": layers}
     config = small_config(

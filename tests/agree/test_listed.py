@@ -1,5 +1,5 @@
-"""A step over shortlists beside a step over the whole vocabulary; lists learned from text;
-neighbours."""
+"""A step over a shortlist agrees with a step over the whole vocabulary; lists are learned from
+text; neighbors in a batch change nothing."""
 
 import shutil
 from dataclasses import replace
@@ -122,7 +122,7 @@ def test_a_language_has_its_share_of_what_its_list_has_in_the_whole_vocabulary(
 
 
 def test_greedy_searches_with_lists_and_without_have_one_encoder() -> None:
-    """To make its session takes a quarter of a second, and as much memory as all its weights."""
+    """A session takes a quarter of a second to create, and as much memory as all its weights."""
     listed = engine(int8=True)
     greedy, whole = listed.for_greedy_search, listed.without_shortlist.for_greedy_search
     assert whole is greedy.without_shortlist
@@ -132,7 +132,7 @@ def test_greedy_searches_with_lists_and_without_have_one_encoder() -> None:
 
 
 @pytest.mark.parametrize("make", [engine, language_engine])
-def test_an_engine_tells_what_its_lists_allow(make) -> None:
+def test_an_engine_reports_what_its_lists_allow(make) -> None:
     listed = make(int8=False)
     source = [4, 9, 7, 3]
     first = listed.step(listed.start([source]), np.arange(1), np.full(1, 2), None).log_probs[0]
@@ -244,7 +244,7 @@ def test_links_go_through_a_third_language_as_chances_multiply() -> None:
 
 
 def test_one_direction_of_two_pairs_of_languages_teaches_all_six() -> None:
-    """German and "French" (German words in capitals) have corpora with English alone."""
+    """German and "French" (German words in capitals) are each paired only with English."""
     german, english = map(list, zip(*toy_pairs(500, seed=3), strict=True))
     french = [text.upper() for text in german]
     all_three = Languages(("de", "en", "fr"), ("de", "en", "fr"))
@@ -309,7 +309,7 @@ def test_a_large_corpus_leaves_its_likeliest_candidates(monkeypatch: pytest.Monk
     assert set(few.of(source).tolist()) <= set(whole.of(source).tolist())
 
 
-def test_translations_are_nearly_those_without_a_shortlist_and_do_not_hang_on_neighbours(
+def test_a_shortlist_hardly_changes_translations_and_neighbors_change_nothing(
     converted: Path,
 ) -> None:
     translator = package.load(converted)
@@ -323,12 +323,12 @@ def test_translations_are_nearly_those_without_a_shortlist_and_do_not_hang_on_ne
     assert [t.score for t in together] != [t.score for t in whole]
 
 
-def test_a_prefix_may_be_on_nobodys_list(converted: Path) -> None:
+def test_a_prefix_may_be_on_no_list(converted: Path) -> None:
     translator = package.load(converted)
     assert translator("eins", Request(prefix="seven")).startswith("seven")
 
 
-def test_an_ensemble_of_listed_models_says_what_one_of_them_says(converted: Path) -> None:
+def test_an_ensemble_of_equal_listed_models_translates_like_one_of_them(converted: Path) -> None:
     one = package.load(converted).engine
     assert isinstance(one, OnnxEngine)
     sources = read_bundle(converted).codec.encode_source(["eins zwei", "drei"])
@@ -357,7 +357,7 @@ def test_a_damaged_or_forged_file_is_one_clear_line(converted: Path, tmp_path: P
         read_bundle(tmp_path / "forged")
 
 
-def test_the_command_learns_writes_and_can_be_told_not_to_use_it(
+def test_the_command_learns_and_writes_a_shortlist_and_an_option_disables_it(
     dragoman, trained: Path, tmp_path: Path
 ) -> None:
     corpus = write_corpus(tmp_path, "more", toy_pairs(300))

@@ -63,7 +63,7 @@ def random_model(size: int, end: float, seed: int = 4) -> torch.nn.Module:
                 layer.weight.uniform_(0.5, 1.5)
                 layer.bias.normal_(std=0.1)
             if isinstance(layer, torch.nn.Linear) and layer is not model.lm_head:
-                layer.weight.mul_(2)  # else each piece would be said again and again
+                layer.weight.mul_(2)  # otherwise the model repeats each piece forever
         direction = model.get_input_embeddings().weight[2]
         model.model.decoder.layer_norm.bias += end * direction / direction.square().sum()
     return model
@@ -108,7 +108,7 @@ def nllb_folder(folder: Path) -> Path:
 def generated(
     folder: Path, ids: list[list[int]], first: int, never: Sequence[int], beam: int
 ) -> list[list[int]]:
-    """What `transformers` makes of these sources, behind the language."""
+    """Translate the sources with `transformers`; return the ids after the language token."""
     from transformers import M2M100ForConditionalGeneration
 
     model = M2M100ForConditionalGeneration.from_pretrained(folder).eval()

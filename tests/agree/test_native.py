@@ -1,8 +1,8 @@
-"""Our own operators for ONNX Runtime: each beside a plain computation, the engine beside the one
-that does without them.
+"""Our own operators for ONNX Runtime agree with a plain computation, and the engine that uses them
+agrees with the one that does not.
 
-Every kind of kernels that this CPU has is tried, and those of newer CPUs as far as one with VNNI
-can pass for them (`newer_cpus.c`).
+The tests run every kind of kernel that this CPU has, and kernels of newer CPUs as far as a CPU with
+VNNI can emulate them (`newer_cpus.c`).
 """
 
 import shutil
@@ -40,7 +40,7 @@ ALL_KINDS = [*KINDS, *NEWER]
 
 
 def test_an_installation_with_a_compiler_has_them() -> None:
-    """Else all tests here would be left out, and nobody would notice."""
+    """Otherwise all tests in this file would be skipped without notice."""
     assert library.path()
 
 
@@ -224,7 +224,7 @@ def heads_of(x: np.ndarray) -> np.ndarray:
     return x.reshape(len(x), 2, -1).swapaxes(0, 1).astype(np.float64)
 
 
-def test_sentences_end_to_end_look_at_themselves_alone(kind: str) -> None:
+def test_packed_sentences_attend_only_to_themselves(kind: str) -> None:
     draw = np.random.default_rng(2)
     lengths = np.array([1, 5, 16, 17, 40, 3])
     g = graph()
@@ -242,7 +242,7 @@ def test_sentences_end_to_end_look_at_themselves_alone(kind: str) -> None:
         first += length
 
 
-def test_a_position_joins_those_before_it_and_looks_at_all(kind: str) -> None:
+def test_a_position_is_appended_to_the_cache_and_attends_to_all(kind: str) -> None:
     draw = np.random.default_rng(3)
     rows, room = 5, 20
     g = graph(ranges={"decoder.0.attention": 5.0})
@@ -255,7 +255,7 @@ def test_a_position_joins_those_before_it_and_looks_at_all(kind: str) -> None:
     for name in longer:
         g.output(name, FLOAT, shape)
     k, v = draw.standard_normal((2, rows, 2, room, 32), dtype=np.float32)
-    k[:, :, 12:], v[:, :, 12:] = np.nan, np.nan  # what lies behind is not read
+    k[:, :, 12:], v[:, :, 12:] = np.nan, np.nan  # the room after the position is not read
     new = draw.standard_normal((rows, 192), dtype=np.float32)
     before = np.array([0, 3, 11, 7, 1], dtype=np.int32)
     y, longer_k, longer_v = run(g, qkv=new, k=k, v=v, past=before)
@@ -394,7 +394,7 @@ def test_the_engine_scores_as_without_them(
 @pytest.mark.parametrize("kind", ALL_KINDS, indirect=True)
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("settings", [VARIANTS[1], VARIANTS[2], VARIANTS[5]], ids=str)
-def test_a_hypothesis_is_the_same_bits_alone_and_among_others(
+def test_a_hypothesis_does_not_depend_on_its_batch(
     kind: str, beam: int, settings: dict[str, object]
 ) -> None:
     """Also with another number of threads."""
@@ -431,7 +431,7 @@ def test_weights_in_float_do_without() -> None:
     assert not takes(b.config.model, weights_of())
 
 
-def test_kernels_that_were_not_timed_are_for_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untimed_kernels_are_opt_in(monkeypatch: pytest.MonkeyPatch) -> None:
     choose = library.kind.__wrapped__
     monkeypatch.delenv("DRAGOMAN_KERNELS", raising=False)
     monkeypatch.setattr(library, "path", lambda: Path("there"))

@@ -48,7 +48,7 @@ VARIANTS = [
 
 
 class BareCodec(Codec):
-    """A codec of ids alone."""
+    """A codec that has ids but no text."""
 
     def __init__(self, size: int):
         self._vocabulary = vocabulary(size)
@@ -83,7 +83,7 @@ def converted(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 @pytest.mark.parametrize("rows", [3, 40])
 def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) -> None:
-    """Of few rows and of many, for longer than the caches' first room."""
+    """This holds for few rows and for many, also after the caches have grown."""
     reference, engine = engines(**settings)
     sources = (SOURCES * rows)[:rows]
     targets = np.random.default_rng(2).integers(4, 23, size=(rows, 40)).tolist()
@@ -99,7 +99,7 @@ def test_every_step_gives_torchs_log_probabilities(settings: dict, rows: int) ->
     "settings", [{}, {"no_repeat_ngram_size": 2, "min_length_ratio": 1.5}], ids=str
 )
 @pytest.mark.parametrize("sublayer", ["attention", "ssru"])
-def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict, sublayer: str) -> None:
+def test_search_finds_the_same_as_with_torch(beam: int, settings: dict, sublayer: str) -> None:
     """Beams that grow, shuffle and shrink; sentences that end; forbidden tokens; attention."""
     reference, engine = engines(end=7.0, model__decoder_self_attention=sublayer)
     sources = [
@@ -118,7 +118,7 @@ def test_search_finds_what_it_finds_with_torch(beam: int, settings: dict, sublay
 
 @pytest.fixture(params=Factors, ids=lambda factors: factors.name)
 def factors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Factors:
-    """Whichever a CPU would choose; those that saturate there are left out."""
+    """Run with each kind of factors that a CPU may choose, except where they saturate."""
     choose(request.param, monkeypatch)
     return request.param
 
@@ -164,9 +164,7 @@ def test_a_model_may_hold_some_matrices_in_float(factors: Factors) -> None:
 
 
 @pytest.mark.parametrize("sublayer", ["attention", "ssru"])
-def test_a_row_in_int8_is_the_same_bits_alone_and_among_others(
-    factors: Factors, sublayer: str
-) -> None:
+def test_a_row_in_int8_does_not_depend_on_its_batch(factors: Factors, sublayer: str) -> None:
     """The log-probabilities themselves, of every step: a last bit may tip a later rounding."""
     _, engine = engines(
         int8=True, model__norm_position="pre", model__decoder_self_attention=sublayer
@@ -203,7 +201,7 @@ def test_one_operator_looks_at_the_source_as_several_do(monkeypatch: pytest.Monk
 
 
 @ONE_OPERATOR
-def test_a_greedy_hypothesis_is_the_same_bits_alone_and_among_others(
+def test_a_greedy_hypothesis_does_not_depend_on_its_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Sentences end at different steps, so that others move to their places."""
@@ -219,7 +217,7 @@ def test_a_greedy_hypothesis_is_the_same_bits_alone_and_among_others(
 
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("rest", [0, np.nan])
-def test_what_lay_in_memory_before_does_not_matter(
+def test_old_contents_of_memory_do_not_matter(
     beam: int, rest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sentences end at different steps, and some have fewer hypotheses than others."""
@@ -311,7 +309,7 @@ def test_int8_loses_less_than_a_fifth_of_a_point(trained: Path, converted: dict[
 def test_neighbours_do_not_change_a_translation(
     converted: dict[str, Path], kind: str, beam: int, count: int, capsys
 ) -> None:
-    """Sentences alone and together; a difference is allowed only where two hypotheses tie."""
+    """Single and batched sentences agree; they may differ only where two hypotheses tie."""
     engine = dragoman.load(converted[kind])
     lines = [source for source, _ in toy_pairs(count, seed=77, longest=9)]
     together = engine.translate(
@@ -350,7 +348,7 @@ def test_a_converted_bundle_is_the_weights_and_a_word_in_the_manifest(
     assert read_bundle(trained).engine == "auto"
 
 
-def test_an_int8_bundle_shows_its_attention_whichever_engine_translates(
+def test_an_int8_bundle_shows_its_attention_with_every_engine(
     converted: dict[str, Path],
 ) -> None:
     by_torch = dragoman.load(converted["int8"], engine="torch", device="cpu").attention(
@@ -386,7 +384,7 @@ def test_int8_takes_widths_that_fill_no_register(factors: Factors) -> None:
 def test_a_step_writes_nothing_that_only_one_before_was_asked_for(
     converted: dict[str, Path],
 ) -> None:
-    """Where all log-probabilities lay, as for a forced prefix, something else may lie by now."""
+    """Memory that held all log-probabilities, as for a forced prefix, may be in use again."""
     engine = OnnxEngine(read_bundle(converted["float32"]))
     caches = len(engine._caches)
     rows = np.arange(len(SOURCES))
@@ -418,7 +416,7 @@ def test_a_model_that_the_graphs_do_not_know_is_refused_by_name() -> None:
         OnnxEngine(Bundle(small_config(model__residual=False), BareCodec(23), {}, {}))
 
 
-def test_the_sessions_of_encoder_and_step_are_made_at_once(
+def test_the_sessions_of_encoder_and_step_are_made_in_parallel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     both = Barrier(2, timeout=60)
@@ -437,7 +435,7 @@ def test_the_sessions_of_encoder_and_step_are_made_at_once(
     assert sorted(made) == ["encoder", "step"]
 
 
-def test_a_session_that_cannot_be_made_is_told_to_whoever_wants_it(
+def test_a_session_that_cannot_be_made_raises_its_error_on_use(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, engine = engines(int8=True)

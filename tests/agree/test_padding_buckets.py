@@ -22,7 +22,7 @@ def batch_of(lengths: list[int]) -> Batch:
 def gradient(
     way: type[Gradients], device: str, batches: list[Batch], precision: str, **settings: object
 ) -> dict[str, torch.Tensor]:
-    """Of each batch in turn, added up: a shape that comes for the third time is replayed."""
+    """Add up the gradients of all batches; a shape is replayed when it comes a third time."""
     model = small_model(**settings).train().to(device)
     config = small_config(training__batch_tokens=100, training__precision=precision, **settings)
     gradients = way(model, config, torch.device(device))
@@ -36,7 +36,7 @@ def gradient(
 
 @pytest.mark.parametrize("architecture", FILLED)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_gradient_of_a_filled_batch_is_that_of_the_plain_one(
+def test_the_gradient_of_a_filled_batch_matches_the_plain_one(
     architecture: str, device: str
 ) -> None:
     if device == "cuda" and not torch.cuda.is_available():

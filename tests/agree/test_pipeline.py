@@ -1,4 +1,4 @@
-"""One pipeline: whoever drives it, the same request gives the same translation."""
+"""One pipeline: the same request gives the same translation through every interface."""
 
 import subprocess
 import sys
@@ -49,7 +49,7 @@ def from_python(translator, source: str, to: str, text: str, terms: Glossary) ->
 
 
 def in_processes(translator, source: str, to: str, text: str, terms: Glossary) -> str:
-    """Among enough other lines that several processes are worth their while."""
+    """Translate the text among enough other lines that several processes pay off."""
     lines = [f"{number}" for number in range(70)]
     lines[35] = text
     stream = translator.stream(lines, source=source, to=to, glossary=terms, processes=2)
@@ -68,12 +68,12 @@ WAYS: list[Callable[..., str]] = [in_processes, as_document]
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize(("source", "to", "text", "terms"), REQUESTS)
-def test_every_way_gives_what_python_gives(translator, way, source, to, text, terms) -> None:
+def test_every_interface_agrees_with_python(translator, way, source, to, text, terms) -> None:
     glossary = Glossary.of([*TERMS.items()])
     plain = from_python(translator, source, to, text, glossary)
     other = way(translator, source, to, text, glossary)
     assert all(term in plain and term in other for term in terms)
-    # In a document, words stand in for addresses from the first: all the same, they are kept.
+    # A document replaces addresses by placeholder words from the start, and still keeps them.
     if way is as_document and (spans := verbatim_spans(text)):
         assert all(text[start:end] in other for start, end in spans)
     else:
@@ -81,7 +81,7 @@ def test_every_way_gives_what_python_gives(translator, way, source, to, text, te
 
 
 @pytest.mark.parametrize(("source", "to", "text", "terms"), REQUESTS)
-def test_the_service_gives_what_python_gives(translator, client, source, to, text, terms) -> None:
+def test_the_service_agrees_with_python(translator, client, source, to, text, terms) -> None:
     glossary = Glossary.of([*TERMS.items()])
     request = dragoman.Request(to=to, source_language=source, glossary=glossary, alignments=True)
     plain = translator(text, request)
@@ -101,7 +101,7 @@ def test_the_service_gives_what_python_gives(translator, client, source, to, tex
     assert [tuple(link) for link in best["alignment"]] == list(plain.alignment)
 
 
-def test_the_command_line_gives_what_python_gives(translator, tmp_path) -> None:
+def test_the_command_line_agrees_with_python(translator, tmp_path) -> None:
     terms = tmp_path / "terms.tsv"
     terms.write_text("".join(f"{a}\t{b}\n" for a, b in TERMS.items()), encoding="utf-8")
     for source, to, text, _ in REQUESTS[::2]:

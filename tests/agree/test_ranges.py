@@ -1,4 +1,4 @@
-"""Products whose input has a known range, beside those that look at each row."""
+"""Products with a known input range agree with products that measure the range of each row."""
 
 import json
 from dataclasses import replace
@@ -91,7 +91,7 @@ def test_products_in_known_ranges_are_near_the_float_products(settings: dict) ->
     assert distance(ours, theirs) < 3 * distance(by_row, theirs) < 0.3
 
 
-def test_a_row_in_known_ranges_is_the_same_bits_alone_and_among_others() -> None:
+def test_a_row_in_known_ranges_does_not_depend_on_its_batch() -> None:
     engine = OnnxEngine(measured(model__norm_position="pre"))
     together = engine.score(SOURCES, TARGETS)
     for row in (0, 7, 20, 35):
@@ -99,7 +99,7 @@ def test_a_row_in_known_ranges_is_the_same_bits_alone_and_among_others() -> None
         assert np.array_equal(alone, together[row])
 
 
-def test_what_is_beyond_a_range_is_cut_off() -> None:
+def test_values_beyond_a_range_are_clipped() -> None:
     bundle = measured(model__norm_position="pre")
     near = replace(bundle, ranges={name: 0.9 * top for name, top in bundle.ranges.items()})
     ours = np.concatenate(OnnxEngine(near).score(SOURCES, TARGETS))

@@ -80,10 +80,8 @@ def test_two_ranks_make_the_steps_of_one(corpus, one, tmp_path) -> None:
     assert_same_run(train_on(2, corpus, tmp_path / "run"), one)
 
 
-def test_two_ranks_that_share_a_model_begin_and_four_with_one_each_go_on(
-    corpus, one, tmp_path
-) -> None:
-    """What the two leave is a whole checkpoint, and what comes of it all is the run of one."""
+def test_four_unsharded_ranks_resume_a_run_of_two_sharded_ones(corpus, one, tmp_path) -> None:
+    """Two ranks write a whole checkpoint, and the resumed run equals a run on one rank."""
     out = tmp_path / "run"
     train_on(2, corpus, out, training__max_steps=2, training__sharded=True)
     (out / "manifest.json").unlink()
@@ -117,7 +115,7 @@ main()
 
 @pytest.mark.slow
 def test_a_killed_rank_leaves_no_trace_in_the_run(corpus, one, tmp_path) -> None:
-    """torchrun starts all of them again, and they go on from the last checkpoint."""
+    """torchrun restarts all ranks, and they continue from the last checkpoint."""
     script, out = tmp_path / "rank.py", tmp_path / "run"
     script.write_text(SUICIDE)
     torchrun = [

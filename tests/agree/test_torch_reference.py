@@ -1,4 +1,4 @@
-"""With the same weights, our encoder-decoder is torch.nn.Transformer."""
+"""Our encoder-decoder equals torch.nn.Transformer with the same weights."""
 
 import pytest
 import torch

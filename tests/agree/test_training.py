@@ -153,8 +153,8 @@ def _kill_children() -> None:
 
 
 def test_the_operations_we_count_are_those_that_torch_counts() -> None:
-    """Without padding and with every product counted (torch counts all of causal attention, we
-    count what is seen)."""
+    """There is no padding, and the counts include every product: torch counts all of causal
+    attention, we count the visible part."""
     model = small_model()
     sources, targets = [[5, 6, 7, 3]] * 2, [[8, 9, 4, 5, 7]] * 2
     batch = collate(sources, targets, vocabulary(23), vocabulary(23))
@@ -264,7 +264,7 @@ def arguments(corpus: tuple[Path, Path], out: Path, *more: str) -> list[str]:
 
 
 def started(corpus: tuple[Path, Path], out: Path, *more: str) -> Running:
-    """A process of its own, for those that a signal will hit."""
+    """Start training in its own process, so that a signal can hit it."""
     return Running(out.parent / "said", arguments(corpus, out, *more))
 
 

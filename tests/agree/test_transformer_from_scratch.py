@@ -56,7 +56,7 @@ FIXED = {
 
 
 class Both(NamedTuple):
-    """What the package and the file made of the same text."""
+    """The package's and the file's results from the same text."""
 
     file: ModuleType
     sources: list[str]
@@ -168,7 +168,7 @@ def test_the_file_translates_on_the_command_line(both: Both, tmp_path, monkeypat
     assert "attention heads (H)" in capsys.readouterr().out
 
 
-def test_the_file_is_short_and_needs_pytorch_and_sentencepiece_alone() -> None:
+def test_the_file_is_short_and_needs_only_pytorch_and_sentencepiece() -> None:
     text = FILE.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 600
     imported = set()

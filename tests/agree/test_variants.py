@@ -17,7 +17,7 @@ every_variant = pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIA
 
 
 def precise_model(settings: dict) -> Model:
-    """In 64 bits: norms over a batch and hard choices make much of little differences."""
+    """Build the model in 64 bits: batch norms and hard choices amplify rounding."""
     return small_model(**settings).double()
 
 
@@ -63,8 +63,8 @@ def test_padding_never_changes_a_result(settings: dict) -> None:
 
 @every_variant
 def test_the_weights_we_show_are_the_weights_we_use(settings: dict) -> None:
-    """Recording takes the plain code path: its outputs are those of the other, its weights sum to
-    one."""
+    """Recording takes the plain code path: its outputs equal the fast path's, and its weights sum
+    to one."""
     model = precise_model(settings)
     source = torch.tensor([[5, 9, 11, 3], [6, 3, 0, 0]])
     target = torch.tensor([[2, 7, 12], [2, 8, 9]])
@@ -99,7 +99,7 @@ def test_weights_survive_being_saved_by_name(settings: dict) -> None:
 
 @every_variant
 def test_every_weight_but_a_cancelled_one_has_a_gradient(settings: dict) -> None:
-    """Only what concat gives to a query has none: the softmax takes it away."""
+    """Only concat's weights for the query get no gradient: the softmax cancels them."""
     model = precise_model(settings)
     hidden = model(SOURCES, torch.tensor([[2, 7, 12, 9, 4]]).expand(3, -1))
     model.logits(hidden)[..., 5].square().sum().backward()
@@ -124,7 +124,7 @@ def test_only_the_plain_transformer_takes_the_packed_road(settings: dict) -> Non
 
 
 @every_variant
-def test_the_multiplications_we_count_are_those_that_torch_counts(settings: dict) -> None:
+def test_our_count_of_multiplications_matches_torchs(settings: dict) -> None:
     """One target word, so that nothing is masked; what local attention leaves out is masked, and
     torch counts it."""
     model = small_model(**{**settings, "model__attention__window": 9})

@@ -1,9 +1,9 @@
-"""What the documents say runs, loads and exists.
+"""The documents' commands run, their settings load, and the names that they use exist.
 
-Every command in a `bash` block of a page runs, in its order, in a folder with small stand-ins for
-the files that the page talks about. An `sh` block is for what cannot run here, such as an
+Every command in a `bash` block of a page runs, in its order, in a folder with small substitutes for
+the files that the page talks about. An `sh` block is for commands that cannot run here, such as an
 installation or a download: its options must exist. A new page needs no change here unless it needs
-a new stand-in.
+a new substitute.
 """
 
 import gzip
@@ -43,7 +43,7 @@ CONFIGS = [*sorted((ROOT / "configs").glob("*.toml")), ROOT / "pretraining/confi
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS = [*PAGES, ROOT / "ARCHITECTURE.md"]
 
-# A training is cut to a few steps of a small model, that of the fixture `trained`.
+# Training is cut to a few steps of a small model, the one of the fixture `trained`.
 QUICK = {
     **SMALL,
     **SHORT_SEARCH,
@@ -58,7 +58,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path, language: str) -> list[str]:
-    """Of the blocks in this language, one a line, without comments."""
+    """Return the commands of the blocks in this language, one per line, without comments."""
     lines = "\n".join(blocks(page, language)).replace("\\\n", " ").splitlines()
     found = [re.sub(r"\s+#.*", "", line).strip() for line in lines]
     return [line for line in found if line]
@@ -140,7 +140,7 @@ def test_every_command_of_a_page_runs(page: Path, dragoman, stand_ins: Path) -> 
         words = shlex.split(command)
         if words[0] == "torchrun":  # one process here; tests/agree/test_ranks.py has several
             words = words[words.index("-m") + 1 :]
-        if words[:2] == ["dragoman", "serve"]:  # until it is told to end: tests/story/test_serve.py
+        if words[:2] == ["dragoman", "serve"]:  # runs until a signal: see tests/story/test_serve.py
             continue
         if "|" in words or ">" in words or words[0] == "cat":
             in_a_shell(command)
@@ -152,7 +152,7 @@ def test_every_command_of_a_page_runs(page: Path, dragoman, stand_ins: Path) -> 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_names_without_running_it_exists(page: Path, dragoman) -> None:
+def test_options_of_commands_that_a_page_does_not_run_exist(page: Path, dragoman) -> None:
     for command in commands(page, "sh"):
         words = shlex.split(command)
         if words[0] != "dragoman":
@@ -179,7 +179,7 @@ def shortened(words: list[str]) -> list[str]:
     if "train" in words or "prepare" in words:
         shutil.rmtree(words[words.index("--out") + 1], ignore_errors=True)
         settings = {**QUICK, "text.vocab_size": 400, "data.valid_size": 10}
-        if "--prepared" in words:  # the text's settings are those of the prepared folder
+        if "--prepared" in words:  # the prepared folder determines the text's settings
             settings = QUICK
         words = [*words, *(f"--set={name}={value}" for name, value in settings.items())]
         return words if "prepare" in words else [*words, "--device", "cpu"]
@@ -246,7 +246,7 @@ def test_the_python_on_a_page_runs(name: str, stand_ins: Path, monkeypatch) -> N
         return real(*files, **options, settings=settings, device="cpu")
 
     monkeypatch.setattr(package, "train", train)
-    known: dict[str, Any] = {}  # a block goes on with what those before it have made
+    known: dict[str, Any] = {}  # a block uses the results of earlier ones
     for block in blocks(ROOT / name, "python"):
         exec(block, known)
 
@@ -328,7 +328,7 @@ def test_the_lectures_have_a_picture_for_every_file_and_a_file_for_every_picture
     assert named == files == set(drawn)
 
 
-def test_what_is_deployed_uses_options_that_exist(dragoman) -> None:
+def test_deployment_files_use_existing_options(dragoman) -> None:
     known = set(re.findall(r"--[a-z][a-z-]+", dragoman("serve", "--help").out))
     dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
     entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.M)[1])
@@ -380,7 +380,7 @@ def test_every_test_that_the_clients_page_names_is_there() -> None:
             assert f"def {name}(" in tests, name
 
 
-def test_versions_on_the_clients_pages_are_those_that_make_installs() -> None:
+def test_versions_on_the_clients_page_match_what_make_installs() -> None:
     """`constraints.txt` and the Makefile pin what the tests run with."""
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
     makefile = (ROOT / "Makefile").read_text()

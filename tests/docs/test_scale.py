@@ -1,4 +1,4 @@
-"""The page of figures is what its script prints, and the arithmetic behind it holds."""
+"""The page of figures is what its script prints, and its arithmetic holds."""
 
 import importlib.util
 import json

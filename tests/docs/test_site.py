@@ -1,5 +1,4 @@
-"""The site as it is built: every link leads somewhere, formulas are typeset, and it works from
-disk."""
+"""In the built site every link leads somewhere, formulas are typeset, and pages work from disk."""
 
 import os
 import re
@@ -36,7 +35,7 @@ def site(tmp_path_factory) -> Path:
 
 @dataclass
 class Found(HTMLParser):
-    """What a page links to, and the names that others can link to."""
+    """Collects the links of a page, and the names that other pages can link to."""
 
     links: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
@@ -53,7 +52,7 @@ class Found(HTMLParser):
 
 
 def dead_links(site: Path) -> list[str]:
-    """Of all pages, the links inside the site that lead nowhere."""
+    """Return the links inside the site that lead nowhere."""
     pages = {path: Found() for path in site.rglob("*.html") if path.name != NOT_FOUND}
     for path, page in pages.items():
         page.feed(path.read_text(encoding="utf-8"))

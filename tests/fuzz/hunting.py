@@ -212,7 +212,7 @@ def _safetensors(draw: random.Random) -> bytes:
 
 
 def _sentencepiece(draw: random.Random) -> bytes:
-    """A small message like those of SentencePiece, its keys and lengths changed too."""
+    """Make a small SentencePiece message, with changes in its keys and lengths too."""
     raw = b"".join(
         bytes_field(1, text_field(1, piece) + float_field(2, -1.0) + int_field(3, kind))
         for piece, kind in (("<unk>", 2), ("<s>", 3), ("</s>", 3), ("a", 1))
@@ -436,7 +436,7 @@ TARGETS: dict[str, Target] = {
 
 
 def _crash(raw: bytes) -> None:
-    """For a test of the hunt itself."""
+    """Crash in the requested way, to test the hunt itself."""
     number = CRASHES.index(raw)
     if number == 2:
         ctypes.string_at(0)
@@ -456,7 +456,7 @@ class _TooLongError(Exception):
 
 
 def attempt(target: str, number: int) -> str:
-    """What is wrong with one case, or nothing."""
+    """Run one case; return its error, or an empty string."""
     one = {**TARGETS, **OF_TESTS}[target]
     raw = CRASHES[number] if target in OF_TESTS else one.make(random.Random(f"{target} {number}"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -162,7 +162,7 @@ def _repeated(draw: random.Random, text: str, pieces: Sequence[str]) -> str:
 
 
 def _nested(draw: random.Random, text: str, pieces: Sequence[str]) -> str:
-    """What stands between two tokens in many of them: all that opens, then all that closes."""
+    """Repeat the tokens around a window: all opening tokens, then all closing ones."""
     tokens = _tokens(text)
     window = _window(draw, tokens)
     first, last = window.start, min(window.stop, len(tokens) - 1)
@@ -223,7 +223,7 @@ def _defaulted(draw: random.Random, text: str) -> str:
 
 
 def change_xml(draw: random.Random, text: str, pieces: Sequence[str] = ()) -> str:
-    """As any text, and any declaration of an internal subset, of any length."""
+    """Change the text like any other, or declare an internal subset of any length."""
     kind = draw.random()
     if kind < 0.1:
         return _defaulted(draw, text)

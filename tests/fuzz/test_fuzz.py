@@ -43,7 +43,7 @@ def translator(trained) -> Translator:
 @shared
 @given(awkward)
 def test_any_text_can_be_encoded_and_decoded(translator, text: str) -> None:
-    """What comes back is the text in SentencePiece's normal form, and stays so."""
+    """Decoding returns the text in SentencePiece's normal form, which is a fixed point."""
     codec = translator.codec
     once = codec.decode_target(codec.encode_target([text])[0])
     assert codec.decode_target(codec.encode_target([once])[0]) == once

@@ -16,7 +16,7 @@ from tests.fuzz.mutation import Row, change_parts, change_xml, joined
 
 SECONDS = float(os.environ.get("DRAGOMAN_FUZZ_S", "0"))
 FIRST = int(os.environ.get("DRAGOMAN_FUZZ_FROM", "0"))
-# What the hunt found once, as bytes, since a case is another file when a mutation changes.
+# Files that the hunt once found, kept as bytes: a case changes when a mutation changes.
 FOUND = [
     (
         "Marian shortlist",
@@ -32,7 +32,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("target", "raw"), FOUND)
-def test_what_was_found_once_is_refused_or_read(target: str, raw: bytes) -> None:
+def test_files_that_the_hunt_found_are_refused_or_read(target: str, raw: bytes) -> None:
     one = TARGETS[target]
     try:
         one.read(raw)
@@ -40,7 +40,7 @@ def test_what_was_found_once_is_refused_or_read(target: str, raw: bytes) -> None
         assert isinstance(error, DragomanError | ValueError)
 
 
-# Cases of each, which a process of their own reads: those of the formats that once failed.
+# Cases of each format that once failed, read in a separate process.
 @pytest.mark.parametrize(
     "target", ["Marian shortlist", "Marian weights", "CTranslate2", "corpus tmx", "document rtf"]
 )
@@ -48,7 +48,7 @@ def test_a_changed_file_is_refused_or_read_within_limits(target: str) -> None:
     assert [*hunt(target, 0, 60)] == []
 
 
-def test_a_crash_is_found_and_the_hunt_goes_on() -> None:
+def test_a_crash_is_found_and_the_hunt_continues() -> None:
     """The target reads a null pointer in its third case."""
     found = [*hunt("a crash", 0, 5)]
     assert [(one.target, one.number) for one in found] == [("a crash", 2), ("a crash", 3)]

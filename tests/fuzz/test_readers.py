@@ -1,6 +1,5 @@
 """Files of every format, built from pieces of its own syntax: each is read and can be written, or
-is refused in words. So is every file of the corpus (`tests/found.py`), by every reader, whatever
-its format is."""
+is refused in words. So is every file of the corpus (`tests/found.py`), by every reader."""
 
 import pytest
 from hypothesis import given

@@ -41,7 +41,7 @@ def document(trained, tmp_path_factory):
         yield schemathesis.openapi.from_url(f"{address}/openapi.json")
 
 
-def test_every_route_is_asked(document) -> None:
+def test_every_route_gets_requests(document) -> None:
     assert {result.ok().path for result in document.get_all_operations()} == {
         route for route, _ in ROUTES
     }

@@ -1,4 +1,4 @@
-"""A model of many variants at once goes through the same commands as the plain one."""
+"""A model that combines many variants goes through the same commands as the plain one."""
 
 from pathlib import Path
 

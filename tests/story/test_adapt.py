@@ -73,8 +73,8 @@ def test_a_model_learns_the_words_of_a_domain(dragoman, int8: Path, tmp_path: Pa
     assert (out / "adapter.safetensors").stat().st_size < 3e6
     assert read_bundle(out).weights["encoder.0.feed_forward.inner.weight"].dtype == np.uint8
     assert "adapted_to" in read_bundle(out).card
-    # Every engine runs it, merged or not. How strong an adapter is left depends on the CPU, and so
-    # two words may be about as likely: what is compared is how likely they are.
+    # Every engine runs it, merged or not. The adapter's final strength depends on the CPU, so two
+    # words may be about as likely: the test compares how likely they are.
     merged = read_bundle(out).merged()
     write_bundle(tmp_path / "merged", merged)
     assert not (tmp_path / "merged" / "adapter.safetensors").exists()
@@ -115,8 +115,8 @@ def test_a_forged_adapter_is_refused(dragoman, int8: Path, tmp_path: Path) -> No
         assert "the adapter's" in answer.err
 
 
-def test_what_gains_nothing_is_not_written(dragoman, int8: Path, tmp_path: Path) -> None:
-    # What the model says already cannot be said better.
+def test_an_adapter_that_gains_nothing_is_not_written(dragoman, int8: Path, tmp_path: Path) -> None:
+    # Training on the model's own output cannot improve the model.
     said = Translator.load(int8, "cpu")
     sources = [source for source, _ in toy_pairs(40, seed=3)]
     files = write_corpus(tmp_path, "domain", list(zip(sources, said(sources), strict=True)))
@@ -126,7 +126,7 @@ def test_what_gains_nothing_is_not_written(dragoman, int8: Path, tmp_path: Path)
     assert answer.err.splitlines()[-1].startswith("dragoman: nothing was gained")
 
 
-def test_mistakes_are_told_before_anything_is_computed(dragoman, int8, tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_anything_is_computed(dragoman, int8, tmp_path: Path) -> None:
     few = write_corpus(tmp_path, "few", toy_pairs(5))
     wrong = dragoman("adapt", *few, "--model", int8, "--out", tmp_path / "a")
     assert "takes at least 10" in wrong.err

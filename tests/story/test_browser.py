@@ -1,5 +1,5 @@
-"""The pages in a real browser: Chromium as Debian has it, driven by Playwright. Skipped where there
-is none."""
+"""The pages work in a real browser: Debian's Chromium, driven by Playwright. Skipped where Chromium
+is missing."""
 
 import os
 import re
@@ -193,7 +193,7 @@ def test_an_ensemble_links_words_and_hides_what_it_cannot_show(open_page, traine
         sync_api.expect(page.locator("#inside")).to_be_hidden()
 
 
-def test_a_key_is_asked_for_once(open_page, trained) -> None:
+def test_the_page_asks_for_a_key_once(open_page, trained) -> None:
     with running(Service([str(trained)], api_key="sesam", device="cpu")) as address:
         page, _ = open_page(address, quiet=False)  # Chromium reports the first refusal
         page.locator("#key").fill("sesam")
@@ -283,7 +283,7 @@ def test_the_page_of_explain_computes_what_the_model_computes(
         for side_name, stack in (("source", "encoder"), ("target", "decoder")):
             network = trace.calls[f"{stack}.0.around_feed_forward"][0]
             same(f"feedForwardStream(data, '{side_name}', 0, 1).after", network.result[0, 1])
-    # a score as it is spelled out, and a probability at another temperature
+    # a score with its terms spelled out, and a probability at another temperature
     page.evaluate("explanation.change({ part: 2, target: 1, layer: 1, head: 1, key: 0 })")
     score = float(trace.looks["cross"][1].scores[0, 1, 1, 0])
     page.locator("#panel-scores").scroll_into_view_if_needed()
@@ -338,7 +338,7 @@ def test_explain_by_keyboard_with_a_tour_of_twelve_steps(open_page, trained, tmp
     sync_api.expect(page.locator(".tour")).to_be_hidden()
     sync_api.expect(page.locator("#panel-beam")).to_be_focused()
     assert len(sentences) == 12
-    # whoever cannot see the pictures gets words for them
+    # a screen reader gets words for every picture
     for picture_ in page.locator("canvas, svg[role=img]").all():
         assert picture_.get_attribute("aria-label")
     for control in page.locator("button, input").all():

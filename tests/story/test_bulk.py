@@ -30,7 +30,7 @@ OURS = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
 }
-"""The environment of the cluster and of whoever may use it."""
+"""The environment of the cluster and of its users."""
 
 
 class Cluster:
@@ -56,7 +56,7 @@ class Cluster:
         wait_until(self._answers)
 
     def workers(self) -> list[int]:
-        """Processes that are translating, below the one that was started here."""
+        """Return the processes that are translating, below the process started here."""
         below, found = {self.process.pid}, []
         for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
             try:
@@ -170,7 +170,7 @@ class Failing:
 
 
 @pytest.mark.slow
-def test_a_shard_that_fails_is_tried_again_and_told_of_in_the_end(
+def test_a_shard_that_fails_is_retried_and_reported_at_the_end(
     cluster: Cluster, numbers: Path, trained: Path, expected: str, tmp_path: Path
 ) -> None:
     output, trouble = tmp_path / "out.en", tmp_path / "trouble"

@@ -117,7 +117,7 @@ def test_libretranslates_files_are_translated_and_fetched(address) -> None:
 
 
 def test_deep_translators_libre_class_translates(address) -> None:
-    """It sends a query string, and appends the route to the address as it is given."""
+    """The client sends a query string, and appends the route to the address unchanged."""
     client = deep_translator.LibreTranslator(
         source="German", target="en", api_key="sesam", custom_url=f"{address}/"
     )
@@ -188,7 +188,7 @@ def test_openais_client_reads_a_stream_line_by_line(address) -> None:
 
 
 def test_apertiums_clients_translate_by_get(address) -> None:
-    """As OmegaT 6 asks: the bar between the languages comes as it is, the key in the query."""
+    """OmegaT 6 sends the bar between the languages unescaped, and the key in the query."""
     host, port = address.removeprefix("http://").split(":")
     query = "q=eins+zwei%0Adrei&markUnknown=no&langpair=de_DE|en&key=sesam"
     with socket.create_connection((host, int(port))) as connection:

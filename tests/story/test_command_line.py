@@ -97,7 +97,7 @@ def test_lines_come_from_standard_input(trained, tmp_path) -> None:
 
 
 def test_a_co_process_answers_each_line_when_it_comes(trained, tmp_path) -> None:
-    """Whoever writes a line and waits for its translation must not wait for the end."""
+    """A process that writes a line gets its translation before the end of the input."""
     command = ["translate", "--model", trained, "--device", "cpu"]
     process = Running(tmp_path, command, given=None)
     said = ""
@@ -124,7 +124,7 @@ def test_lines_that_wait_are_translated_together() -> None:
         next(windows)
 
 
-def test_a_file_job_goes_on_where_it_stopped(dragoman, trained, tmp_path, monkeypatch) -> None:
+def test_a_file_job_resumes_where_it_stopped(dragoman, trained, tmp_path, monkeypatch) -> None:
     source = tmp_path / "in.txt"
     source.write_text("eins\nzwei\ndrei\nvier\n")
     out = tmp_path / "out.txt"
@@ -212,7 +212,7 @@ def test_a_card_is_a_table_and_counts_parameters_by_part(dragoman, trained) -> N
         assert part in facts["parameters"]
 
 
-def test_a_card_and_the_plan_tell_what_is_not_default(dragoman, tmp_path) -> None:
+def test_a_card_and_the_plan_list_settings_that_differ_from_defaults(dragoman, tmp_path) -> None:
     corpus = write_corpus(tmp_path, "t", toy_pairs(60))
     unusual = ["model.positions.kind=relative", "model.attention.heads_layout=multi-query"]
     sets = [word for setting in unusual for word in ("--set", setting)]
@@ -294,7 +294,7 @@ def test_no_validation_still_leaves_a_model(dragoman, tmp_path) -> None:
 
 
 def test_a_long_validation_sentence_does_not_stop_the_run(dragoman, tmp_path) -> None:
-    """Longer than training takes, and than the model reads at once."""
+    """The sentence is longer than the limits of training and of the model."""
     corpus = write_corpus(tmp_path, "t", toy_pairs(100))
     valid = write_corpus(tmp_path, "v", [*toy_pairs(5), ("eins " * 90, "one " * 90)])
     short = ["--set", "data.max_length=40", "--set", "decoding.max_source_length=40"]
@@ -589,7 +589,7 @@ def test_evaluate_takes_the_packages_model_where_none_is_named(dragoman, tmp_pat
     assert answer.out.startswith(f"{bundled_models()[0]}  BLEU")
 
 
-def test_troubles_of_two_files_are_told_once_for_both_directions(dragoman, tmp_path) -> None:
+def test_problems_of_two_files_are_reported_once_for_both_directions(dragoman, tmp_path) -> None:
     source, target = write_corpus(tmp_path, "t", [*toy_pairs(100), ("leer", "")])
     config = tmp_path / "both.toml"
     config.write_text(

@@ -29,7 +29,9 @@ def test_some_claims_are_run_drawn_and_not_run_again(dragoman, tmp_path: Path) -
     assert (tmp_path / "claims" / "report.html").read_text() == page
 
 
-def test_a_wrong_claim_and_a_missing_folder_are_told_in_one_line(dragoman, tmp_path: Path) -> None:
+def test_a_wrong_claim_and_a_missing_folder_are_reported_in_one_line(
+    dragoman, tmp_path: Path
+) -> None:
     answer = dragoman("compare", "--quick", "--claims", "C99", "--out", tmp_path / "claims")
     assert answer.code == 1
     assert answer.err.count("\n") == 1

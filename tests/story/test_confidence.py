@@ -82,7 +82,7 @@ def test_doubtful_lines_go_to_a_second_model_and_say_so(dragoman, trained, files
         (["--defer-below", 0.5, "--defer-to", "http://x/v1", "--to", "en"], "#MODEL"),
     ],
 )
-def test_what_does_not_go_together_is_refused(dragoman, trained, options, remedy) -> None:
+def test_incomplete_or_conflicting_options_are_refused(dragoman, trained, options, remedy) -> None:
     answer = dragoman("translate", "eins", "--model", trained, *options)
     assert answer.code == 1
     assert remedy in answer.err
@@ -132,7 +132,7 @@ def test_given_translations_are_looked_at_for_errors(dragoman, trained, files) -
     assert answer.out.splitlines() == ["", "number", "untranslated repetition"]
 
 
-def test_the_service_tells_confidences_if_it_is_asked_to(trained) -> None:
+def test_the_service_returns_confidences_on_request(trained) -> None:
     with TestClient(create_app(Service([str(trained)], device="cpu"))) as client:
         question = {"text": "eins zwei. drei.", "source": "de", "target": "en"}
         (plain,) = client.post("/v1/translate", json=question).json()["translations"]

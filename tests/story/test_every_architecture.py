@@ -93,7 +93,7 @@ def test_other_systems_forms_are_refused_with_the_reason(
         assert answer.err.count("\n") == 1
 
 
-def test_those_that_share_their_pieces_vote_together(dragoman, runs: dict[str, Path]) -> None:
+def test_models_that_share_a_vocabulary_form_an_ensemble(dragoman, runs: dict[str, Path]) -> None:
     everyone = ",".join(map(str, runs.values()))
     assert dragoman("translate", "eins zwei drei", "--model", everyone, "--device", "cpu").code == 0
 

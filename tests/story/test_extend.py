@@ -80,7 +80,7 @@ def test_a_language_is_added_and_the_old_one_stays(dragoman, trained, tmp_path: 
     assert learned > unknown + 30
 
 
-def test_mistakes_are_told(dragoman, trained: Path, tmp_path: Path) -> None:
+def test_mistakes_are_reported(dragoman, trained: Path, tmp_path: Path) -> None:
     files = write_corpus(tmp_path, "a", toy_pairs(30))
     common = ["--model", trained, "--out", tmp_path / "out"]
     assert "--general" in dragoman("extend", *files, *common).err

@@ -32,7 +32,7 @@ def record(kind: str, name: str, raw: bytes, version: str, to: str = "en") -> di
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
-    """What each path answers."""
+    """Serve the registry and its files; yield the answer of each path."""
     spm = (KEPT / "shared.spm").read_bytes()
     count = len(pieces_of_model(spm))
     model = packed_model(random_arrays(count, SETTINGS, tied=True), yaml.dump(SETTINGS).encode())

@@ -78,7 +78,7 @@ def test_a_model_of_the_hub_is_converted_in_a_process_with_limits(
     assert 0 < limit < 10_000
 
 
-def test_models_are_listed_fetched_anew_and_removed(hub: Hub, dragoman) -> None:
+def test_models_are_listed_fetched_again_and_removed(hub: Hub, dragoman) -> None:
     assert NAME not in dragoman("models").out
     assert dragoman("models", "get", NAME).code == 0
     listed = [json.loads(line) for line in dragoman("models", "list", "--json").out.splitlines()]
@@ -146,7 +146,9 @@ def test_another_kind_of_model_is_refused_before_its_weights_are_fetched(
     assert not list((tmp_path / "cache").glob("[!.]*"))
 
 
-def test_what_the_hub_has_not_is_said_in_one_line(hub: Hub, dragoman, tmp_path: Path) -> None:
+def test_a_model_that_the_hub_lacks_is_reported_in_one_line(
+    hub: Hub, dragoman, tmp_path: Path
+) -> None:
     for name in ("Helsinki-NLP/opus-mt-xx-yy", "nobody/nothing"):
         answer = dragoman("translate", "--model", name, "eins")
         assert (answer.code, answer.err.count("\n")) == (1, 1), answer.err
@@ -170,7 +172,7 @@ def test_a_pickle_that_is_no_weights_file_writes_nothing(
     assert not list((tmp_path / "cache").glob("[!.]*"))
 
 
-def test_two_processes_at_once_make_one_bundle(hub: Hub, tmp_path: Path) -> None:
+def test_two_concurrent_processes_make_one_bundle(hub: Hub, tmp_path: Path) -> None:
     code = f"import dragoman; print(dragoman.load({NAME!r})('eins zwei'))"
     started = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -184,7 +186,7 @@ def test_two_processes_at_once_make_one_bundle(hub: Hub, tmp_path: Path) -> None
     assert len(weights) == 1
 
 
-def test_offline_what_was_fetched_is_found_and_nothing_else(
+def test_offline_only_fetched_models_are_found(
     hub: Hub, dragoman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from huggingface_hub import constants

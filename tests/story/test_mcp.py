@@ -108,8 +108,8 @@ def test_the_inspector_lists_and_calls_the_tools(trained) -> None:
     assert content["text"] == "one two"
 
 
-def test_every_call_is_answered_whatever_its_strings_hold(trained_onnx, tmp_path) -> None:
-    """Without the protocol's client, which cannot send such strings."""
+def test_every_call_gets_an_answer_even_with_odd_strings(trained_onnx, tmp_path) -> None:
+    """The test writes the messages itself: the protocol's client cannot send such strings."""
     begun = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},

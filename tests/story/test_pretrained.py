@@ -76,7 +76,7 @@ def english(translator: Translator) -> Callable[[str], str]:
     return lambda text: translator(text, Request(to="en"))
 
 
-def test_nobody_has_to_name_a_model(dragoman) -> None:
+def test_the_packaged_model_is_the_default(dragoman) -> None:
     assert "station" in dragoman("translate", "Wo ist der Bahnhof?", "--to", "en").out
     assert (
         "station"
@@ -97,7 +97,7 @@ def test_every_direction_answers_in_its_language(
     assert detect(said, LANGUAGES)[0].language == target, said
 
 
-def test_german_becomes_english_and_english_german_where_nobody_says(
+def test_german_becomes_english_and_english_german_by_default(
     translator: Translator,
 ) -> None:
     german, english, french = translator([SAID["de"][1], SAID["en"][1], SAID["fr"][1]])
@@ -113,7 +113,7 @@ def test_german_becomes_english_and_english_german_where_nobody_says(
 
 
 def test_it_is_as_good_as_it_says(translator: Translator) -> None:
-    """On a few of the validation pairs that come with the project, which it was not trained on."""
+    """Measured on some of the project's validation pairs, which it was not trained on."""
     pairs = list(read_pairs("examples/valid.de.gz", "examples/valid.en.gz"))[::5]
     found = bleu(translator([p.source for p in pairs], Request(to="en")), [p.target for p in pairs])
     assert found > 35, found
@@ -256,7 +256,7 @@ def test_text_that_is_not_to_be_translated_comes_back_with_a_note(dragoman) -> N
     assert "line 1: this text seems to be in 'ru'" in answer.err
     assert "line 2: this text is already in 'en'" in answer.err
     assert answer.err.count("\n") == 2
-    answer = dragoman("translate", texts[0], "--from", "de", "--to", "en")  # somebody knows better
+    answer = dragoman("translate", texts[0], "--from", "de", "--to", "en")  # the user knows better
     assert answer.err == ""
     assert "estação" in dragoman("translate", texts[1], "--from", "en_US", "--to", "pt-BR").out
 

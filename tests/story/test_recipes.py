@@ -1,4 +1,4 @@
-"""What docs/recipes.md shows, run as it stands there."""
+"""The commands of docs/recipes.md run unchanged."""
 
 import re
 from pathlib import Path

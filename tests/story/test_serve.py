@@ -52,7 +52,7 @@ def lines_waiting(address: str) -> int:
         return int(re.search(r"^dragoman_queue_lines (\d+)", answer.read().decode(), re.M)[1])
 
 
-def test_a_service_told_to_end_finishes_what_it_accepted(trained) -> None:
+def test_a_service_that_gets_a_signal_finishes_accepted_requests(trained) -> None:
     texts = [" ".join(list(NUMBERS) * 4) for _ in range(12)]
     with serving(trained) as (process, address):
         assert address.startswith("http://127.0.0.1:")
@@ -133,7 +133,7 @@ def test_keys_and_a_folder_of_models_are_read_again(trained_onnx, tmp_path) -> N
         assert "read again" in process.stderr.readline()
         assert names(address, "new") == ["first", "second"]
         assert names(address, "old") == 401
-        for wrong in ("", "[bob]\nsecret = 3\n"):  # without a key, everybody would be let in
+        for wrong in ("", "[bob]\nsecret = 3\n"):  # no key would mean access for all
             keys.write_text(wrong)
             process.send_signal(signal.SIGHUP)
             assert "were not replaced" in process.stderr.readline()

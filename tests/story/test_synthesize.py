@@ -1,4 +1,4 @@
-"""From a model to a corpus that it made, and from that to another model."""
+"""A model writes a synthetic corpus, and another model trains on it."""
 
 import gzip
 from pathlib import Path
@@ -13,7 +13,7 @@ def rows(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in text.splitlines()]
 
 
-def test_a_model_is_trained_on_what_another_one_made(
+def test_a_model_trains_on_the_output_of_another_one(
     dragoman, trained: Path, tmp_path: Path
 ) -> None:
     """The teacher goes from German to English, so the sources it makes are for a model from English

@@ -83,7 +83,7 @@ def test_mistakes_get_one_clear_line(
 
 
 def test_the_commands_of_the_documents_page_run(tmp_path) -> None:
-    """With the packaged model, in an empty folder."""
+    """The packaged model runs them in an empty folder."""
     page = (ROOT / "docs" / "documents.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```bash\n(.*?)```", page, flags=re.S)
     assert len(blocks) >= 3
@@ -98,7 +98,7 @@ def test_the_commands_of_the_documents_page_run(tmp_path) -> None:
     assert re.search(r"Bude.*Siemens|Siemens.*Bude", done.stdout)
 
 
-def test_a_file_that_does_not_exist_or_that_nobody_reads_is_refused(dragoman, tmp_path) -> None:
+def test_a_missing_or_unsupported_file_is_refused(dragoman, tmp_path) -> None:
     scan = tmp_path / "scan.xyz"
     scan.write_bytes(b"?")
     missing = dragoman("translate", "report.docx", "--to", "en")

@@ -1,4 +1,4 @@
-"""From text to translations with words and with characters."""
+"""Word and character vocabularies lead from text to translations."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def trained(dragoman_, folder, kind: str, shared: str, longest: int, steps: int)
     return dragoman.load(folder / "run", device="cpu")
 
 
-def test_words_are_learned_saved_and_said(dragoman, tmp_path) -> None:
+def test_words_are_learned_saved_and_generated(dragoman, tmp_path) -> None:
     translator = trained(dragoman, tmp_path, "word", "false", longest=2, steps=80)
     assert sum(translator(source) == target for source, target in NUMBERS.items()) >= 8
     assert translator.engine.target.unk in translator.codec.encode_source(["eins Kamel"])[0]
@@ -60,6 +60,6 @@ def test_words_are_learned_saved_and_said(dragoman, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_characters_are_learned_saved_and_said(dragoman, tmp_path) -> None:
+def test_characters_are_learned_saved_and_generated(dragoman, tmp_path) -> None:
     translator = trained(dragoman, tmp_path, "character", "true", longest=2, steps=150)
     assert sum(translator(source) == target for source, target in NUMBERS.items()) >= 8

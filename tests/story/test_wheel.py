@@ -64,7 +64,7 @@ def test_the_wheel_runs_on_its_own(installed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_needs_torch_says_so(installed: Path, tmp_path: Path, trained: Path) -> None:
+def test_commands_that_need_torch_say_so(installed: Path, tmp_path: Path, trained: Path) -> None:
     for arguments in (
         ["translate", "x", "--model", trained, "--engine", "torch"],
         ["attend", "x", "--model", trained, "--out", "a.html"],
@@ -103,9 +103,9 @@ def test_the_wheel_brings_its_pages_and_says_what_serving_needs(
 def test_it_translates_without_torch_and_soon(
     installed: Path, tmp_path: Path, trained: Path
 ) -> None:
-    """A bundle needs the plain wheel alone, converted or not.
+    """A bundle, converted or not, needs nothing but the plain wheel.
 
-    The limits are of CPU time, and generous: benchmarks/cpu.py measures it.
+    The limits are in CPU time, and generous: benchmarks/cpu.py measures it.
     """
     done = run(installed / "dragoman", "translate", "eins zwei", "--model", trained, cwd=tmp_path)
     assert done.stdout == "one two\n", done.stderr

@@ -1,5 +1,5 @@
-"""A corpus of attacks by whoever makes a model folder: none reads a file, none hangs, each refusal
-is one line.
+"""A corpus of attacks through a model folder: none reads a file, none hangs, each refusal is one
+line.
 
 The forgers know the format: sizes and hashes in the manifest match.
 """
@@ -119,8 +119,8 @@ def with_a_graph_that_reads(folder: Path, name: str, size: int) -> None:
 def test_a_forged_graph_reads_no_file(
     dragoman, forged: Path, tmp_path: Path, monkeypatch, engine: str, name
 ) -> None:
-    """An `If` whose branch has a weight in a file beside the user's own: it was printed as the
-    translation."""
+    """A branch of an `If` names a private file of the user as a weight, which would be printed as
+    the translation."""
     here = tmp_path / "home" / "work"
     here.mkdir(parents=True)
     (here / name).write_text(SECRET)

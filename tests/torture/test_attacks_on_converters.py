@@ -1,5 +1,5 @@
-"""A corpus of attacks by whoever makes a MarianMT folder: none runs code, reads private files,
-hangs, fills memory."""
+"""A corpus of attacks through a MarianMT folder: none runs code, reads private files, hangs or
+fills memory."""
 
 import io
 import json
@@ -108,7 +108,7 @@ def huge_by_strides(tensors: dict[str, torch.Tensor]) -> None:
 
 
 class Command:
-    """What runs a command when it is unpickled."""
+    """Runs a command when it is unpickled."""
 
     def __init__(self, path: Path):
         self.path = path

@@ -1,4 +1,4 @@
-"""Documents of some kilobytes that would fill the memory of whoever reads them."""
+"""Documents of some kilobytes that would fill a careless reader's memory are refused."""
 
 import io
 import zipfile

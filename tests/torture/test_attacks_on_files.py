@@ -96,7 +96,7 @@ def test_an_error_that_quotes_a_file_stays_one_line(tmp_path, dragoman) -> None:
 
 
 def test_a_translation_cannot_command_a_terminal() -> None:
-    """A pipe gets the text as it is; JSON always says the same."""
+    """A pipe gets the text unchanged, and JSON is the same everywhere."""
     translation = Translation("a", (Candidate("red \x1b[31m\x9b", -1.0),))
     assert Shown(1, False, False)(translation) == "red \x1b[31m\x9b\n"
     assert Shown(2, False, False, terminal=True)(translation) == "-1.0000\tred \\u001b[31m\\u009b\n"

@@ -1,5 +1,5 @@
-"""Attacks by whoever makes a CTranslate2 folder, an Argos package or a Marian folder: each is
-refused in one line, and nothing is written."""
+"""Attacks through a CTranslate2 folder, an Argos package or a Marian folder: each is refused in
+one line, and nothing is written."""
 
 import json
 import os
@@ -276,7 +276,7 @@ def test_aliases_and_impossible_values_in_settings_are_refused(
     (decoder,) = folder.glob("decoder.yml")
     lines = ["a0: &a0 [x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    decoder.write_text("\n".join(lines))  # which stands for 9 to the power of 11 values
+    decoder.write_text("\n".join(lines))  # expands to 9 to the power of 11 values
     refused(dragoman, "from-marian", folder, "aliases")
     for value in ("!!int 'x'", "2020-99-99"):
         decoder.write_text(f"models: {value}")

@@ -188,7 +188,7 @@ def test_terms_that_begin_alike_are_refused_before_they_are_compared(service, mo
         assert "begin like" in client.get(f"/v1/documents/{job['id']}").json()["error"]
 
 
-def test_long_texts_and_many_terms_are_read_beside_the_event_loop(service, monkeypatch) -> None:
+def test_long_texts_and_many_terms_are_read_outside_the_event_loop(service, monkeypatch) -> None:
     threads: dict[str, str] = {}
     plan = Service._plan
 
@@ -212,7 +212,7 @@ def test_attention_to_a_text_that_swells_is_refused(service) -> None:
         assert "attention weights" in answer.json()["error"]
 
 
-def test_a_text_of_blanks_or_of_list_numbers_is_split_at_once(service, monkeypatch) -> None:
+def test_a_text_of_blanks_or_of_list_numbers_is_split_quickly(service, monkeypatch) -> None:
     """Both took time that grows with the square of their length: this one would take minutes."""
     from dragoman.text.segments import split_sentences
 
@@ -547,7 +547,7 @@ def test_the_first_of_too_many_pipelined_requests_are_answered(service) -> None:
     ],
     ids=["nothing", "a letter", "empty lines", "half a head", "half a body"],
 )
-def test_who_does_not_go_on_is_hung_up_on(service, beginning) -> None:
+def test_a_client_that_stops_sending_is_disconnected(service, beginning) -> None:
     with running(service, QUICK) as address, connect(address) as connection:
         connection.sendall(beginning)
         assert heard(connection).startswith(b"HTTP/1.1 408 ")
@@ -557,7 +557,7 @@ def test_who_does_not_go_on_is_hung_up_on(service, beginning) -> None:
     "beginning",
     [b"GET /healthz HTTP/1.1\r\n", b"POST /detect HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"],
 )
-def test_who_sends_one_byte_after_another_is_hung_up_on(service, beginning) -> None:
+def test_a_client_that_sends_byte_by_byte_is_disconnected(service, beginning) -> None:
     with running(service, QUICK) as address, connect(address) as connection:
         connection.sendall(beginning)
         with contextlib.suppress(OSError):
@@ -655,7 +655,7 @@ PATIENT = ConnectionLimits(connections=6, receive_s=HANG, idle_s=HANG)
     ids=["nothing", "a part of a head", "a request that is answered", "a part of a body"],
 )
 def test_connections_on_which_nothing_comes_make_room_for_new_ones(service, sent) -> None:
-    """The client with most of them loses the one that has been silent longest."""
+    """The client with most connections loses the one that has been silent longest."""
     with running(service, PATIENT) as address, contextlib.ExitStack() as opened:
         held = [
             opened.enter_context(connect(address, f"127.0.0.{client}"))
@@ -693,7 +693,7 @@ def test_mistakes_of_clients_are_not_logged(service, capfd) -> None:
 
 
 @pytest.mark.parametrize("path", ["/translate/", "/v1/translate/", "/healthz/"])
-def test_nobody_is_sent_to_a_host_that_the_client_named(service, path) -> None:
+def test_a_response_never_names_a_host_from_the_request(service, path) -> None:
     with TestClient(create_app(service)) as client:
         for ask in (client.get, client.post):
             answer = ask(path, headers={"Host": "evil.example"}, follow_redirects=False)
@@ -776,7 +776,7 @@ def test_a_signal_ends_the_process_though_the_engine_is_stuck(trained, tmp_path)
         assert "did not stop within 1 s and is ended" in answer.err
 
 
-def test_a_second_signal_ends_the_process_at_once(trained, tmp_path) -> None:
+def test_a_second_signal_ends_the_process_immediately(trained, tmp_path) -> None:
     endless = process(tmp_path, trained, "--grace", "86400", first=search_without_end)
     with endless as (started, address), busy(address):
         started.send(signal.SIGTERM)
@@ -799,7 +799,7 @@ def test_with_few_open_files_others_still_get_in(trained, tmp_path) -> None:
         assert "more are refused" in answer.err
 
 
-def test_running_out_of_open_files_is_told_and_passes(trained, tmp_path) -> None:
+def test_running_out_of_open_files_is_logged_and_temporary(trained, tmp_path) -> None:
     with process(tmp_path, trained, first=have_too_few_files) as (started, address):
         held = [connect(address) for _ in range(80)]
         started.heard("Too many open files")
@@ -812,7 +812,7 @@ def test_running_out_of_open_files_is_told_and_passes(trained, tmp_path) -> None
         assert "dragoman:" not in answer.err.partition("Too many open files")[2]
 
 
-def test_too_few_open_files_are_told_at_start(service, monkeypatch) -> None:
+def test_too_few_open_files_are_reported_at_start(service, monkeypatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
     with pytest.raises(
         ConfigError, match=r"20 open files are too few to serve .*: raise ulimit -n"

@@ -1,9 +1,9 @@
-"""Every attack on a service while it is under way: others are answered, memory stays small, and the
-service stops when it is told to.
+"""During every attack on a service other clients get answers, memory stays small, and the service
+stops on a signal.
 
-`make torture` asks for an answer within half a second, and is meant for a machine that does nothing
-else. Elsewhere the bounds are wide: without its walls the service was silent for 40 seconds, took 8
-GB, and had to be killed.
+`make torture` demands an answer within half a second, on a machine that does nothing else.
+Elsewhere the bounds are wide: without its limits the service was silent for 40 seconds, took 8 GB,
+and had to be killed.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ Attack = Callable[[str], object]
 
 
 def post(address: str, path: str, **options: object) -> httpx.Response:
-    # Each call would read the certificates of the world anew, and there is no encryption here.
+    # Each call would read all root certificates again, and there is no encryption here.
     return httpx.post(f"{address}{path}", timeout=60, verify=False, **options)
 
 
@@ -78,7 +78,7 @@ def pipelines(address: str) -> None:
 
 
 def asks_across(address: str) -> None:
-    """As a page of another site may, and under another name."""
+    """Send requests as a page of another site can, also under another host name."""
     text = {"content": b"{}", "headers": {"Content-Type": "text/plain", "Origin": "http://b.c"}}
     assert post(address, "suggest", **text).status_code in (403, 415)
     forged = httpx.get(f"{address}v1/models", headers={"Host": "evil.example"}, timeout=60)

@@ -51,7 +51,7 @@ def test_one_flipped_or_missing_byte_anywhere_is_noticed(bundle, capsys) -> None
 
 
 def test_damage_with_a_manifest_to_match_never_ends_in_a_traceback(bundle, capsys) -> None:
-    """Whoever forges the hashes too can change weights, but meets only our own errors."""
+    """A forger of the hashes too can change weights, but gets only our own errors."""
     draw = random.Random(5)
     originals = {name: (bundle / name).read_bytes() for name in FILES}
     refused = 0
@@ -61,7 +61,7 @@ def test_damage_with_a_manifest_to_match_never_ends_in_a_traceback(bundle, capsy
         )
         raw = bytearray(originals[name])
         for _ in range(draw.randint(1, 4)):
-            place = draw.randrange(min(len(raw), 3000))  # where headers and settings stand
+            place = draw.randrange(min(len(raw), 3000))  # in the headers and settings
             raw[place : place + draw.randint(0, 3)] = draw.randbytes(draw.randint(0, 3))
         (bundle / name).write_bytes(raw)
         manifest = json.loads(originals["manifest.json"])

@@ -1,4 +1,4 @@
-"""Model folders changed at random by somebody who knows their formats: our own errors or a
+"""Model folders with random changes that respect their formats give our own errors or a
 translation, nothing else.
 
 Each case is a function of its number. `make test` runs a few dozen of each kind, `make torture`
@@ -222,7 +222,7 @@ def change_tensors(draw: random.Random, raw: bytes) -> bytes:
     )
 
 
-# What is forged, and what must come of it.
+# The forgeries, and the outcome that each must have.
 
 
 def in_our_words(error: DragomanError) -> None:
@@ -231,7 +231,7 @@ def in_our_words(error: DragomanError) -> None:
 
 
 def translate(folder: Path) -> list[str] | None:
-    """What a bundle says to the texts, or None where it is refused."""
+    """Translate the texts with a bundle; return None if it is refused."""
     try:
         bundle = read_bundle(folder)
         engine = "torch" if beyond_graphs(bundle.config.model) else "onnx"

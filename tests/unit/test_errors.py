@@ -1,4 +1,4 @@
-"""What a message advises can be done where it is read."""
+"""The advice in a message works where the user reads it."""
 
 from pathlib import Path
 

@@ -141,7 +141,7 @@ def test_an_odd_comment_is_a_mark_and_what_follows_it_a_text() -> None:
     assert serialize(span.segment) == "One <!x> two <!-- y --> three"
 
 
-def test_a_po_entry_is_fuzzy_by_its_own_comment_alone() -> None:
+def test_a_po_entry_is_fuzzy_only_by_its_own_comment() -> None:
     raw = b'#, fuzzy\r\nmsgid "a"\r\nmsgstr ""\r\n\r\nmsgid "b"\r\nmsgstr ""\r\n'
     document = BY_ENDING[".po"].read(raw, ReadOptions())
     assert document.write([("c",), ("d",)]).count(b"fuzzy") == 2

@@ -1,4 +1,4 @@
-"""What somebody types who has just installed the package."""
+"""The first calls of a new user work from Python."""
 
 import asyncio
 import gc
@@ -101,7 +101,7 @@ def test_the_inside_is_open(translator) -> None:
     assert parts == parameters_by_part(translator.bundle.weights)
 
 
-def test_text_that_would_be_left_as_it_is_can_still_be_looked_at(translator) -> None:
+def test_text_that_needs_no_translation_can_still_be_inspected(translator) -> None:
     shown = translator.attention("Где находится вокзал?")
     assert len(shown["target"]) >= 1
     assert shown["cross"].shape[2] == len(shown["target"])
@@ -134,7 +134,7 @@ def test_a_translator_frees_its_engine_when_its_block_ends(trained) -> None:
     assert not hasattr(dragoman.load(trained, device="cpu"), "colour")
 
 
-def test_a_folder_of_several_models_stands_for_the_one_for_the_languages(trained, tmp_path) -> None:
+def test_a_folder_of_several_models_selects_the_one_for_the_languages(trained, tmp_path) -> None:
     for name, folder in (("a", trained), ("b", PRETRAINED / "pentaglot")):
         shutil.copytree(folder, tmp_path / name, ignore=shutil.ignore_patterns("check*", "data"))
     assert dragoman.load(tmp_path, source="de", target="en")("eins zwei") == "one two"

@@ -1,4 +1,4 @@
-"""Scripts beside the package import what there is, explain themselves, and do what they measure."""
+"""Scripts outside the package import existing names, explain themselves and work as documented."""
 
 import runpy
 import sys

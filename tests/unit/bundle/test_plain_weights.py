@@ -25,7 +25,7 @@ VARIANTS = [
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 @pytest.mark.parametrize("shared", [True, False])
-def test_names_and_shapes_are_those_of_the_torch_model(settings: dict, shared: bool) -> None:
+def test_names_and_shapes_match_the_torch_model(settings: dict, shared: bool) -> None:
     config = small_config(**settings).model
     source, target = vocabulary(23), vocabulary(23 if shared else 31)
     model = build_model(config, source, target, shared)
@@ -79,7 +79,7 @@ def test_weights_in_float_and_in_int8_fit() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(change: dict, words: str) -> None:
+def test_weights_that_do_not_fit_are_refused_by_name(change: dict, words: str) -> None:
     with pytest.raises(BundleError, match=words):
         check(GOOD | change)
 

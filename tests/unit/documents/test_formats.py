@@ -1,4 +1,4 @@
-"""In every format, an unchanged translation writes the same file, another changes only text."""
+"""Every format writes the same file for an unchanged translation; any other changes only text."""
 
 import csv
 import io

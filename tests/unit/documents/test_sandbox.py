@@ -131,7 +131,7 @@ def test_wall_time_has_a_limit_and_killing_a_reader_raises_an_error():
             reader.open("a.html", PAGE * 60_000, "html", limits=ReaderLimits(2**31))
 
 
-def test_a_reader_leaves_no_process_behind():
+def test_a_reader_leaves_no_process():
     reader = Reader()
     number = reader._process.pid
     reader.open("a.txt", b"Hello.", "text")

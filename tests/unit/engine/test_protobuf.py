@@ -81,7 +81,7 @@ def test_integers_round_trip(number: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float32", "int8", "ranges"])
-def test_graphs_pass_onnxs_checker_and_weights_lie_inside_their_arrays(kind: str) -> None:
+def test_graphs_pass_onnxs_checker_and_weights_are_inside_their_arrays(kind: str) -> None:
     bundle = read_bundle(KEPT)
     config = bundle.config.model
     weights = bundle.weights if kind == "float32" else signed(quantize(bundle.weights))

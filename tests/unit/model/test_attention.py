@@ -110,7 +110,7 @@ def test_the_decoder_looks_at_the_encoders_last_layer() -> None:
 
 
 def test_a_decoder_layer_looks_at_the_encoder_layer_of_its_number() -> None:
-    """The first memory is that of an encoder with the first layer alone."""
+    """The first memory equals the output of an encoder that has only the first layer."""
     model = small_model(model__attention__cross_attention_layer="same-layer")
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 8]])
     mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""The decoder without a look at what was said before (for comparison)."""
+"""The decoder without self-attention to earlier words (for comparison)."""
 
 import numpy as np
 import pytest

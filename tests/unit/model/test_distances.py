@@ -42,7 +42,7 @@ def test_turned_vectors_meet_by_their_distance_alone() -> None:
     assert not torch.allclose(made.turn(q, 9) @ made.turn(k, 0).transpose(-2, -1), here, atol=1e-2)
 
 
-def test_the_gradient_through_rotary_positions_is_that_of_finite_differences() -> None:
+def test_the_gradient_through_rotary_positions_matches_finite_differences() -> None:
     made = rotary()
     (q, k, v) = inputs(queries=3, keys=3)
     q, k, v = (x[:1].requires_grad_() for x in (q, k, v))
@@ -63,7 +63,7 @@ def test_relative_positions_add_a_number_for_each_clipped_distance() -> None:
             assert bias[h, t, s] == table[FURTHEST + max(-FURTHEST, min(FURTHEST, distance)), h]
 
 
-def test_the_gradient_through_relative_positions_is_that_of_finite_differences() -> None:
+def test_the_gradient_through_relative_positions_matches_finite_differences() -> None:
     made = relative()
     (q, k, v) = inputs(queries=3, keys=3)
     parts = (*(x[:1].requires_grad_() for x in (q, k, v)), made.by_distance)
@@ -94,7 +94,7 @@ def test_cross_attention_knows_no_distances() -> None:
 
 
 def test_alibis_slopes_for_twelve_heads_are_the_papers() -> None:
-    """Those of eight heads, then every other one of sixteen."""
+    """The paper takes the slopes of eight heads, then every other slope of sixteen."""
     eight = [2.0**-n for n in range(1, 9)]
     sixteen = [2.0 ** (-n / 2) for n in range(1, 17)]
     np.testing.assert_allclose(alibi_slopes(12), [*eight, *sixteen[0:8:2]], rtol=1e-6)

@@ -117,7 +117,7 @@ def test_without_projections_there_is_nothing_to_learn_and_one_head_is_the_bare_
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_multiplications_of_a_layout_are_those_of_its_matrices(layout: str) -> None:
+def test_the_multiplications_of_a_layout_match_its_matrices(layout: str) -> None:
     """Each query and each key meets every matrix that is used on it once."""
     made = attention(layout)
     sizes = {

@@ -60,7 +60,7 @@ def test_each_word_takes_the_two_experts_that_fit_best() -> None:
     np.testing.assert_allclose(mixture(x).detach(), expected)
 
 
-def test_experts_that_nobody_takes_are_preferred_little_by_little() -> None:
+def test_unused_experts_are_gradually_preferred() -> None:
     mixture = Experts(small_config(model__experts=4).model).train()
     with torch.no_grad():
         mixture.score.weight.zero_()

@@ -58,8 +58,8 @@ def test_no_norm_leaves_the_sum_alone() -> None:
 
 
 def test_batch_norm_is_torchs_over_the_words_without_padding() -> None:
-    """In training by the batch, afterwards by the running averages; torch's variance there is the
-    unbiased one."""
+    """Training normalizes by the batch, evaluation by running averages; torch's running variance
+    is the unbiased one."""
     ours = NORMS["batch"](6).double()
     theirs = torch.nn.BatchNorm1d(6).double()
     with torch.no_grad():
@@ -83,7 +83,7 @@ def test_batch_norm_is_torchs_over_the_words_without_padding() -> None:
     torch.testing.assert_close(ours.eval()(x), theirs.eval()(x.flatten(0, 1)).view_as(x))
 
 
-def test_the_gradient_of_batch_norm_is_that_of_finite_differences() -> None:
+def test_the_gradient_of_batch_norm_matches_finite_differences() -> None:
     norm = NORMS["batch"](3).double()
     real = torch.tensor([[True, True, True], [True, False, False]])
     x = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
@@ -93,7 +93,7 @@ def test_the_gradient_of_batch_norm_is_that_of_finite_differences() -> None:
 
 
 def test_without_feed_forward_a_layer_is_linear_at_fixed_weights() -> None:
-    """No norm, no network: nothing is left but a sum of values by the weights, times Wo."""
+    """Only a sum of values by the weights, times Wo, remains: no norm, no network."""
     settings = {"model__feed_forward": False, "model__norm_type": "none", "model__residual": False}
     model = small_model(**settings)
     assert not [name for name in get_weights(model) if "feed_forward" in name]

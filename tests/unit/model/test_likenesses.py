@@ -1,4 +1,4 @@
-"""What the notes liken parts of the Transformer to, and what is indeed equal."""
+"""Parts of the Transformer equal the methods that the notes compare them to."""
 
 import torch
 import torch.nn.functional as F

@@ -32,7 +32,7 @@ with_vectors = pytest.mark.parametrize(("kind", "join"), JOINED)
 
 
 @with_vectors
-def test_positions_from_the_middle_are_those_of_the_whole(kind: str, join: str) -> None:
+def test_positions_from_the_middle_match_the_whole(kind: str, join: str) -> None:
     positions = POSITIONS[kind](config_of(kind, join, data__max_length=100))
     x = torch.randn(1, 400, 32)
     torch.testing.assert_close(positions(x[:, 300:], at=300), positions(x)[:, 300:])
@@ -59,9 +59,7 @@ def test_positions_are_joined_as_the_formula_says(kind: str, join: str) -> None:
 
 
 @with_vectors
-def test_the_gradient_of_joined_positions_is_that_of_finite_differences(
-    kind: str, join: str
-) -> None:
+def test_the_gradient_of_joined_positions_matches_finite_differences(kind: str, join: str) -> None:
     positions = POSITIONS[kind](
         config_of(kind, join, model__d_model=4, model__num_heads=2)
     ).double()
@@ -108,9 +106,8 @@ def test_without_positions_permuting_the_inputs_permutes_the_outputs(settings: d
 
 
 def test_positions_in_every_layer_reach_queries_keys_and_values() -> None:
-    """What each attention is given is the layer's input with positions added: of the decoder's
-    queries and its own keys those of the target, of the keys and values that it looks at those of
-    the source."""
+    """Each attention gets the layer's input with positions added: target positions for the
+    decoder's queries and its own keys, source positions for the encoder's keys and values."""
     model = small_model(model__positions__every_layer=True)
     plain = small_model()
     set_weights(plain, get_weights(model))

@@ -37,6 +37,6 @@ def test_a_search_keeps_one_vector_of_each_layer() -> None:
     assert [tensor.shape for tensor in past] == [(2, model.config.d_model)] * len(model.decoder)
 
 
-def test_settings_about_attention_are_refused_beside_it() -> None:
+def test_settings_about_attention_are_refused_with_ssru() -> None:
     with pytest.raises(ConfigError, match=r"no effect on model\.decoder_self_attention=ssru"):
         small_model(model__decoder_self_attention="ssru", model__decoder_attention=False)

@@ -69,7 +69,7 @@ def test_words_are_aligned_in_either_direction(pairs) -> None:
     assert {(y.group(), x.group()) for x, y in lexicon.aligned(b, a, True)} >= expected
 
 
-def test_terms_annotate_the_source_and_leave_the_target_alone(maker, pairs) -> None:
+def test_terms_annotate_the_source_and_do_not_change_the_target(maker, pairs) -> None:
     known = dict(NOUNS)
     as_in_the_term_base = 0
     for pair in pairs:

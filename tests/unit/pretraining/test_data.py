@@ -125,7 +125,7 @@ def test_phrases_are_pairs_of_all_languages(tmp_path) -> None:
 
 
 def test_a_rare_word_is_translated_back_as_the_dictionary_has_it(tmp_path) -> None:
-    """Of two translations the one that occurs more often; frequent words are left to the model."""
+    """The more frequent of two translations wins; the model handles frequent words itself."""
     lines = {
         "de": ["Der Kessel pfeift in der Küche."] + ["Wir sitzen in der Küche."] * 20_000,
         "en": ["The kettle is on the stove.", "The kettle of the boiler."],

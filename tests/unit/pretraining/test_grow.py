@@ -12,7 +12,7 @@ from dragoman.text.subword import BytePairs
 from tests.conftest import small_config, small_model, vocabulary
 
 
-def test_new_layers_stand_at_even_distances() -> None:
+def test_new_layers_are_evenly_spaced() -> None:
     assert grow.spread_out(8, 12) == [0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 6, 7]
     assert grow.spread_out(2, 2) == [0, 1]
     with pytest.raises(SystemExit, match="has 3 layers"):

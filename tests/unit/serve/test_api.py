@@ -358,7 +358,7 @@ def test_libretranslates_mistakes_are_400(client) -> None:
     assert upload.status_code == 400
 
 
-def test_the_page_and_its_parts_come_from_the_service_alone(client) -> None:
+def test_the_page_and_its_parts_come_only_from_the_service(client) -> None:
     index = client.get("/")
     assert "default-src 'none'" in index.headers["content-security-policy"]
     for document in (index.text, client.get("/docs").text):
@@ -391,7 +391,7 @@ def test_a_service_with_a_key_refuses_requests_without_it(trained) -> None:
         assert client.get("/").status_code == 200
 
 
-def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
+def test_responses_state_the_limits_of_queue_and_time(trained, monkeypatch) -> None:
     import time
 
     service = Service([str(trained)], Limits(time_limit_s=0.3), device="cpu")
@@ -415,7 +415,9 @@ def test_limits_of_queue_and_time_are_told(trained, monkeypatch) -> None:
         assert "try again" in answer.json()["error"]
 
 
-def test_a_long_sentence_of_a_document_is_split_beside_the_event_loop(trained, monkeypatch) -> None:
+def test_a_long_sentence_of_a_document_is_split_outside_the_event_loop(
+    trained, monkeypatch
+) -> None:
     service = Service([str(trained)], device="cpu")
     translator = service.models.models[0].translator
     pipeline, search = translator.pipeline, service.batcher.search

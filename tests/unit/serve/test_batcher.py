@@ -482,7 +482,7 @@ def test_a_failure_reaches_its_own_requests_and_the_queue_continues() -> None:
     with_batcher(story)
 
 
-def test_one_client_alone_hardly_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_client_hardly_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once for others who might come, half the time of gathering."""
     shouter = Shouter()
     slept: list[float] = []

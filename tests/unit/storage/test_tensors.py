@@ -67,7 +67,7 @@ def test_unaligned_numbers_are_copied() -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_refused(facts: object) -> None:
+def test_arrays_that_do_not_fit_are_refused(facts: object) -> None:
     with pytest.raises(ValueError, match=r"malformed|header says|after its last"):
         tensors(with_header({"x": facts}))
 

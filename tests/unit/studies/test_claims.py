@@ -1,4 +1,4 @@
-"""What is said of a claim follows from the numbers, whichever way they point."""
+"""The verdict on a claim follows from the numbers, whether they support or refute it."""
 
 import math
 import re
@@ -397,7 +397,7 @@ def test_groups_of_copied_lengths_cover_all_of_them_once() -> None:
 
 
 def test_unscaled_attention_has_the_entropy_and_gradient_of_its_formula() -> None:
-    """With a scale of 0 all keys weigh the same: log2 n bits, and a Jacobian known by hand."""
+    """A scale of 0 gives all keys equal weight: log2 n bits, and a Jacobian known by hand."""
     entropy, gradient = scaling.spread_and_gradient(4, 0.0)
     n = scaling.KEYS
     assert entropy == pytest.approx(np.log2(n))
@@ -425,7 +425,7 @@ def test_a_path_through_convolutions_is_as_long_as_a_gradient_needs(
     assert growth.Kind(kernel=kernel, dilated=dilated).path(n) == layers
 
 
-def test_multiplications_counted_by_formula_are_those_of_our_layers() -> None:
+def test_multiplications_counted_by_formula_match_our_layers() -> None:
     config = recency_config(width=8, heads=2)
     for kind, name in (("attention", "attention"), ("recurrence", "recurrence")):
         layer = growth.Layer(kind, config)
@@ -475,7 +475,7 @@ def drawn(found: Finding) -> list[float]:
 
 
 @pytest.mark.parametrize("claim", ["C1", "C2", "C6", "C8", "C10", "C11"])
-def test_shares_in_the_sentences_are_those_of_the_figures(claim: str) -> None:
+def test_shares_in_the_sentences_match_the_figures(claim: str) -> None:
     for found in CASES[claim].values():
         told = re.findall(r"(\d+)%", " ".join(found.sentences))
         assert told

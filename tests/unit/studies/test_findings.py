@@ -1,4 +1,4 @@
-"""C7, C9 and C10: what is said follows from the runs, whichever way they point."""
+"""The verdicts on C7, C9 and C10 follow from the runs, whether they support or refute them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +60,7 @@ def seeds(bleu: float, outputs: list[str], count: int = table.MANY) -> list[Resu
 GOOD, BAD = ["a b c"] * 9, ["a d"] * 9
 
 
-def test_c7_is_undecided_where_nobody_has_learned_to_translate() -> None:
+def test_c7_is_undecided_if_no_model_has_learned_to_translate() -> None:
     few, fewer = {0.5: seeds(5.0, ["a b"] * 9)}, {0.5: seeds(1.0, ["c"] * 9)}
     judged = table.judged_by_cost("tatoeba.de", "rnn", few, fewer, GOOD)[0.5]
     assert judged.verdict == "undecided"
@@ -91,7 +91,7 @@ def test_c7_decides_nothing_with_fewer_than_five_seeds() -> None:
 
 def test_curves_cross_where_their_difference_is_nothing() -> None:
     def costs(*bleu: tuple[float, float]) -> dict[float, list[Result]]:
-        """At 1e10 and at 1e12 FLOPs, a seed in each column."""
+        """Return results at 1e10 and at 1e12 FLOPs, one seed per column."""
         return {
             share: [replace(result(b), flops=1e10 * share) for b in (pair[i] for pair in bleu)]
             for i, share in enumerate((1.0, 100.0))
@@ -142,7 +142,7 @@ def test_c7_tells_whether_the_ensemble_is_better_and_does_not_rest_on_it() -> No
         assert told in finding.sentences[0]
 
 
-def test_c7_puts_each_ablation_beside_the_papers_row() -> None:
+def test_c7_shows_each_ablation_next_to_the_papers_row() -> None:
     ablated = {"nothing": [result(20.0), result(20.4)], "1 head": [result(18.0), result(18.4)],
                "no dropout": [result(21.0), result(21.4)]}  # fmt: skip
     finding = table.finding([field(AHEAD)], ablated)
@@ -196,7 +196,7 @@ def test_words_are_grouped_by_how_often_training_had_them() -> None:
 
 
 def test_recall_is_matched_by_sentence_length() -> None:
-    """Frequent words stand in short and long sentences, rare ones in long sentences alone: the
+    """Frequent words occur in short and long sentences, rare ones only in long sentences: the
     frequent words of short sentences do not count."""
     long = " ".join(["often"] * 12)
     rare = RareWords(["often " * 10], ["often", f"{long} never"])
@@ -221,13 +221,13 @@ def tuned(tmp_path: Path) -> Study:
     return study
 
 
-def test_every_architecture_goes_on_with_the_rate_that_validated_best(tuned: Study) -> None:
+def test_every_architecture_continues_with_the_rate_that_validated_best(tuned: Study) -> None:
     systems = {system.name: system for system in table.then(tuned)}
     for name, rate in (("convs2s", max(FULL.rates)), ("gnmt", min(FULL.rates))):
         assert cell(FULL, name, rate, FULL.budgets[0]).name in systems
 
 
-def test_the_best_and_the_transformer_go_on_to_the_highest_cost(tuned: Study) -> None:
+def test_the_best_and_the_transformer_continue_to_the_highest_cost(tuned: Study) -> None:
     ahead = candidates(FULL, "gnmt")[min(FULL.rates)]
     _keep(tuned.run_of(ahead), result(35.0))
     assert finalists(tuned)[:2] == ["transformer", "gnmt"]
@@ -269,7 +269,7 @@ def test_where_there_is_one_rate_nothing_is_trained_to_choose_it(tmp_path: Path)
 
 
 def test_c7_is_shown_without_what_is_optional(tuned: Study) -> None:
-    """On the second corpus only the Transformer and the best of the others have to be trained."""
+    """The second corpus requires only the Transformer and the best other architecture."""
     also = replace(FULL, toy_pairs=50, test_pairs=2, valid_pairs=2)
     names = [tuned.folder / f"also.{end}" for end in ("de", "en")]
     for name in names:

@@ -81,7 +81,7 @@ def test_the_ladder_is_trained_tested_and_timed_and_never_twice(
 ) -> None:
     results = climbed(tmp_path / "out", corpora)
     for corpus in results["corpora"].values():
-        assert 100 < corpus["pairs"] <= 200  # less those that the test set holds too
+        assert 100 < corpus["pairs"] <= 200  # fewer: pairs of the test set are dropped
         assert corpus["test_pairs"] == 20
         for rung in corpus["rungs"]:
             assert 3 <= len(rung["tried"]) <= 5
@@ -115,7 +115,7 @@ def test_rates_are_chosen_without_a_look_at_the_test_set(
         assert bool(outputs) == path.parent.name.endswith(".test"), path
 
 
-def test_nothing_is_begun_behind_the_limit_and_the_same_command_goes_on(
+def test_nothing_starts_after_the_limit_and_the_same_command_resumes(
     tmp_path: Path, corpora: tuple[Path, Path]
 ) -> None:
     results = climbed(tmp_path / "out", corpora, height=1, minutes=0)
@@ -205,7 +205,7 @@ def test_a_seed_that_one_rung_lacks_is_left_out() -> None:
     assert steps(rows)[0].differences == pytest.approx([1.0, 1.0, 1.0])
 
 
-def test_the_page_is_written_from_results_alone(tmp_path: Path, capsys) -> None:
+def test_the_page_depends_only_on_the_results(tmp_path: Path, capsys) -> None:
     page = tmp_path / "ten-years.md"
     page.write_text(f"before\n{BEGIN}old\n{END}after\n")
     results = made_up([2.0, 0.0, -2.0], noise=0.2)

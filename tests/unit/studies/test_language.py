@@ -11,7 +11,7 @@ def test_the_language_follows_from_its_seed_and_says_nothing_twice() -> None:
 
 
 def test_the_last_word_of_the_source_decides_the_ending_of_every_verb() -> None:
-    """Two sentences that differ in their last word alone differ in as many target words as there
+    """Two sentences that differ only in their last word differ in as many target words as there
     are verbs."""
     told = dict(toy_pairs(4000, seed=1))
     compared = 0
@@ -25,7 +25,7 @@ def test_the_last_word_of_the_source_decides_the_ending_of_every_verb() -> None:
 
 
 def test_plural_subjects_change_the_verb_which_the_source_does_not_mark() -> None:
-    """The verb stands third in a clause of bare words; its target form depends on the subject's
+    """The verb is the third of a clause of bare words; its target form depends on the subject's
     number."""
     forms: dict[tuple[str, str, bool], set[str]] = {}
     for source, target in toy_pairs(6000, seed=2, clauses=1):

@@ -1,4 +1,4 @@
-"""What is looked at inside a model is what is there."""
+"""A probe reports the values that the model computes."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ TARGET = torch.tensor([[8, 9, 3]])
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "rnn", "rnn-attention", "convs2s"])
-def test_the_gradient_at_a_word_is_that_of_its_row_of_the_embedding(architecture: str) -> None:
+def test_the_gradient_at_a_word_matches_its_row_of_the_embedding(architecture: str) -> None:
     """No word occurs twice in the source, and no other part shares its vectors."""
     model = small_model(model__architecture=architecture, model__share_embeddings="none")
     log_probs = torch.log_softmax(model.logits(model(SOURCE, SHIFTED)), dim=-1)

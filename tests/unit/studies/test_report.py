@@ -70,7 +70,7 @@ def test_the_report_is_well_formed_and_refers_to_nothing_outside_itself() -> Non
     assert not re.search(r"https?:|@import|url\(|<script|<link", page)
 
 
-def test_every_claim_stands_in_the_report_with_all_that_belongs_to_it() -> None:
+def test_the_report_contains_every_claim_with_all_its_parts() -> None:
     page = report()
     for name, claim in CLAIMS.items():
         section = page.split(f'<section id="{name}"')[1].split("</section>")[0]
@@ -95,7 +95,7 @@ def test_the_list_at_the_top_has_every_claim_with_its_verdict() -> None:
     assert f"{decided} of {len(CLAIMS)} claims are decided" in page
 
 
-def test_what_was_tuned_is_folded_away() -> None:
+def test_the_report_folds_the_tuning_away() -> None:
     section = report().split('<section id="C1"')[1].split("</section>")[0]
     folded = section.split("<details>")[1].split("</details>")[0]
     assert "<summary>Rates</summary>" in folded
@@ -103,14 +103,14 @@ def test_what_was_tuned_is_folded_away() -> None:
     assert "12.3" not in folded
 
 
-def test_what_texts_hold_cannot_break_the_page() -> None:
+def test_markup_in_texts_cannot_break_the_page() -> None:
     page = report()
     assert "two &lt;cores&gt;" in page
     assert "a&lt;b" in page
     assert "x&amp;y" in page
 
 
-def test_a_finding_comes_back_from_json_as_it_was() -> None:
+def test_a_finding_survives_a_round_trip_through_json() -> None:
     bars = BarChart("b", "u", ["a"], [1.5])
     table = Table("t", ["x"], [["1"]])
     attention = HeatMap("m", ["r"], ["c"], [[0.5]])

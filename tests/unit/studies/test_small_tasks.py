@@ -15,7 +15,7 @@ COPY = Trial(
 )
 
 
-def test_copying_asks_for_the_words_and_nothing_behind_them() -> None:
+def test_copying_asks_for_the_words_and_nothing_after_them() -> None:
     made = TASKS["copy"](rng(1), 50, symbols=5, shortest=2, longest=6)
     for source, target, group in zip(made.source, made.target, made.group, strict=True):
         words = [w for w in source if w >= SPECIAL]
@@ -33,14 +33,14 @@ def test_a_neighbour_is_the_word_so_far_before() -> None:
         assert target[2:length].tolist() == source[: length - 2].tolist()
 
 
-def test_lookups_are_all_of_the_distances_asked_for() -> None:
+def test_lookups_have_the_requested_distances() -> None:
     made = TASKS["lookups"](rng(1), 5, symbols=5, length=7, distances=[1, 3])
     for place in range(7):
         assert (made.target[:, place, 0] + SPECIAL == made.source[:, (place + 1) % 7]).all()
         assert (made.target[:, place, 1] + SPECIAL == made.source[:, (place + 3) % 7]).all()
 
 
-def test_pointers_are_followed_as_often_as_asked() -> None:
+def test_pointers_are_followed_the_requested_number_of_times() -> None:
     made = TASKS["pointers"](rng(1), 10, length=6, hops=3)
     x = made.source - SPECIAL
     for row in range(10):
@@ -111,7 +111,7 @@ def test_an_answer_in_parts_is_right_if_all_of_them_are() -> None:
     assert set(right_by_group(model, replace(made, target=said)).values()) == {0.0}
 
 
-def test_a_trial_follows_from_its_settings_alone() -> None:
+def test_a_trial_depends_only_on_its_settings() -> None:
     assert run_trial(COPY) == run_trial(COPY)
     assert run_trial(COPY) != run_trial(replace(COPY, seed=1))
 

@@ -126,7 +126,7 @@ def test_finds_swapped_languages_in_real_text() -> None:
     assert len(found - swapped) < 0.002 * len(pairs)
 
 
-def test_repeats_equal_those_of_a_set_in_bounded_memory(monkeypatch) -> None:
+def test_repeats_match_a_set_in_bounded_memory(monkeypatch) -> None:
     monkeypatch.setattr("dragoman.text.repeats._BUFFERED", 100)
     draw = np.random.default_rng(1)
     keys = [str(k) for k in draw.integers(0, 700, size=2000)]

@@ -119,7 +119,7 @@ def test_a_lead_changes_with_gender_case_and_number() -> None:
         ("Hier ist", "dieses ", "Auto", ONE, ["nominative"]),
         # A source in the plural may have become a singular.
         ("Hier ist", "das beste ", "Land", MANY, ["nominative"]),
-        # What a preposition says counts less than an article that it cannot stand before.
+        # A preposition counts less than an article that cannot follow it.
         ("weil sie zu", "die ", "Bestellung", ONE, ["nominative", "accusative"]),
         ("", "", "Bestellung", ONE, ["nominative", "dative", "accusative"]),
         ("Der Preis", "", "Bestellung", ONE, ["nominative", "genitive", "dative", "accusative"]),
@@ -134,7 +134,7 @@ def test_a_clause_does_not_begin_with_a_genitive() -> None:
     assert "genitive" in german_cases("Der Preis ", "dieses ", "Autos", ONE, " ist hoch.")
 
 
-def test_beside_another_subject_a_noun_is_no_nominative() -> None:
+def test_a_noun_with_another_subject_is_not_nominative() -> None:
     cases = german_cases("Ich habe gestern ", "ein weißes ", "Boot", ONE, " gesehen.")
     assert cases == ("accusative",)
     cases = german_cases("Wenn er kommt, steht ", "die ", "Bestellung", ONE, " da.")
@@ -161,7 +161,7 @@ def test_beside_another_subject_a_noun_is_no_nominative() -> None:
         ("Tom ist ", " gegangen.", ""),
     ],
 )
-def test_what_stands_around_a_german_noun_tells_its_case(before, behind, case) -> None:
+def test_the_words_around_a_german_noun_show_its_case(before, behind, case) -> None:
     cases = german_cases(before, "die ", "Bestellung", ONE, behind)
     assert cases == ((case,) if case else ("nominative", "accusative"))
 
@@ -268,7 +268,7 @@ def test_the_table_knows_genders_that_endings_do_not_tell(noun, language, gender
 )
 def test_a_romance_lead_has_prepositions_and_numbers(lead, form, language, way) -> None:
     text = f"xx {lead}yy"
-    # A preposition may stand before it.
+    # A preposition may come before it.
     assert text[lead_of(text, text.index("yy"), language) : -2] in (lead, lead[2:], lead[3:])
     assert leads(lead, form, language)[0][0] == way
 
@@ -293,7 +293,7 @@ def test_a_tail_has_negations_and_superlatives(language: str, tail: str, agreed:
     ("language", "tail"),
     [("es", " cuesta"), ("es", " ahora"), ("fr", " roule"), ("fr", " encore"), ("pt", " custa")],
 )
-def test_a_verb_behind_a_noun_does_not_agree_with_it(language: str, tail: str) -> None:
+def test_a_verb_after_a_noun_does_not_agree_with_it(language: str, tail: str) -> None:
     assert tails(tail, "f", Form("x", ONE, "m"), language)["m"] == tail
 
 
@@ -311,20 +311,20 @@ def test_a_verb_behind_a_noun_does_not_agree_with_it(language: str, tail: str) -
         ("fr", " épaisses", " épais"),
     ],
 )
-def test_adjectives_and_predicates_behind_a_noun_agree(language, tail, agreed) -> None:
+def test_adjectives_and_predicates_after_a_noun_agree(language, tail, agreed) -> None:
     start, end = tail_of(f"x{tail}.", 1, language)
     assert f"x{tail}."[start:end] == tail
     number = MANY if tail.endswith("s") else ONE
     assert tails(tail, "f", Form("x", number, "m"), language)["m"] == agreed
 
 
-def test_behind_a_preposition_a_predicate_is_that_of_another_noun() -> None:
+def test_after_a_preposition_a_predicate_belongs_to_another_noun() -> None:
     text = "El dueño del coche rojo estaba dormido."
     assert text[slice(*tail_of(text, 18, "es", governed=True))] == " rojo"
     assert text[slice(*tail_of(text, 18, "es"))] == " rojo estaba dormido"
 
 
-def test_what_is_no_adjective_ends_a_lead() -> None:
+def test_a_word_that_is_not_an_adjective_ends_a_lead() -> None:
     text = "Wir werden Bestellungen"
     assert text[lead_of(text, text.index("Best"), "de") :] == "Bestellungen"
     text = "Ich finde Bestellungen gut."
@@ -369,7 +369,7 @@ def test_adjectives_agree() -> None:
     assert agreeing("antigas", "m", ONE, "pt") == "antigo"
 
 
-def test_a_predicate_behind_a_noun_is_its_tail() -> None:
+def test_a_predicate_after_a_noun_is_its_tail() -> None:
     text = "Los perros grandes son peligrosos hoy."
     assert text[slice(*tail_of(text, 10, "es"))] == " grandes son peligrosos"
 

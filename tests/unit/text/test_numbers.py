@@ -1,4 +1,4 @@
-"""Numbers that stand in for others."""
+"""Placeholder numbers replace others and are changed back."""
 
 import re
 
@@ -110,7 +110,7 @@ def test_lost_digits_and_units_are_counted(source: str, said: str, errors: bool)
         ("5 amps at 13 pm", "5 amps at 13 pm"),
     ],
 )
-def test_hours_of_half_a_day_become_those_of_a_whole_one(text: str, after: str) -> None:
+def test_12_hour_times_become_24_hour_times(text: str, after: str) -> None:
     assert in_24_hours(text, "en", "de").text == after
     assert in_24_hours(text, "en", "en").text == in_24_hours(text, "fr", "de").text == text
 

@@ -26,7 +26,7 @@ from dragoman.text.symbols import (
         ("From 1990-1995, 3.5 and e-mail.", []),
     ],
 )
-def test_a_symbol_is_found_with_what_it_belongs_to(text: str, found: list[str]) -> None:
+def test_a_symbol_is_found_with_its_number_or_word(text: str, found: list[str]) -> None:
     assert [text[span.start : span.end] for span in symbol_spans(text)] == found
 
 

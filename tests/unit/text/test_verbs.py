@@ -76,7 +76,7 @@ def test_nouns_are_not_taken_for_verbs() -> None:
     assert not looks_like_a_verb("offen", "de")
 
 
-def test_a_verb_may_have_words_behind_it() -> None:
+def test_a_verb_may_have_words_after_it() -> None:
     assert looks_like_a_verb("iniciar sesión", "es")
     assert looks_like_a_verb("mettre à jour", "fr")
     assert not looks_like_a_verb("alquiler de coches", "es")

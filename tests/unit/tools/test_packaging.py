@@ -1,4 +1,4 @@
-"""What is written about the package in several files says the same in all of them."""
+"""Facts about the package that several files state agree in all of them."""
 
 import re
 import tomllib

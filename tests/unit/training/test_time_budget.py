@@ -37,7 +37,7 @@ def int8(trained: Path) -> Bundle:
     return to_onnx(read_bundle(trained), int8=True)
 
 
-def test_reserved_time_is_not_left(time: Time) -> None:
+def test_reserved_time_is_not_available(time: Time) -> None:
     promised = Clock(100)
     time.seconds += 20
     assert (promised.left, promised.share) == (80, 0.2)
