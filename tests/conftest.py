@@ -23,7 +23,7 @@ import pytest
 from hypothesis import settings
 
 from dragoman.cli.app import main
-from dragoman.config import Config, make_config
+from dragoman.config import Config, make_config, plugins
 from dragoman.config.plugins import import_lab
 from dragoman.text.vocabulary import Vocabulary
 from tests.processes import Answer
@@ -178,7 +178,8 @@ def the_same_products() -> Iterator[None]:
 def dragoman(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Answer]:
-    """The command line, in this process."""
+    """Run the command line in this process; its plug-ins are forgotten after the test."""
+    monkeypatch.setattr(plugins, "_named", [*plugins.named_plugins()])
 
     def call(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["dragoman", *map(str, arguments)])
