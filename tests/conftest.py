@@ -174,12 +174,17 @@ def the_same_products() -> Iterator[None]:
         sys.modules["torch"].backends.mkldnn.enabled = True
 
 
+@pytest.fixture(autouse=True)
+def plugins_of_one_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the plug-ins that a test names: worker processes of later tests would import them."""
+    monkeypatch.setattr(plugins, "_named", [*plugins.named_plugins()])
+
+
 @pytest.fixture
 def dragoman(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Answer]:
-    """Run the command line in this process; its plug-ins are forgotten after the test."""
-    monkeypatch.setattr(plugins, "_named", [*plugins.named_plugins()])
+    """Run the command line in this process."""
 
     def call(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["dragoman", *map(str, arguments)])
