@@ -42,8 +42,9 @@ def command(
 
     Example: `dragoman explain "The dog sleeps." --to de --off cross.0.head.1 --out runs/off.html`
     """
-    from dragoman.lab.explain.explanation import explain, page
-    from dragoman.lab.explain.interventions import Intervention
+    with needs_torch():
+        from dragoman.lab.explain.explanation import explain, page
+        from dragoman.lab.explain.interventions import Intervention
 
     if not out:
         raise ConfigError("nothing to write: give --out page.html.")
@@ -58,8 +59,7 @@ def command(
         seed, study=True,
     )  # fmt: skip
     # `study` adds the heads' importance and a gradient step, which the page shows.
-    with needs_torch():
-        explained = explain(translator, text, translation, request, change)
+    explained = explain(translator, text, translation, request, change)
     files = {out: page(explained).encode("utf-8", "replace")}
     show_result(explained["translation"], files)
 

@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 
 def modules_after(*lines: str) -> set[str]:
@@ -59,3 +62,16 @@ def test_the_lab_is_cheap_to_import() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert not {"torch", "typer", "fastapi"} & set(ran.stdout.split())
+
+
+@pytest.mark.parametrize("command", ["attend", "explain"])
+def test_a_command_of_the_lab_says_that_it_needs_pytorch(command: str, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from dragoman.cli.app import run; "
+        f"sys.argv = ['dragoman', '{command}', 'Hallo', '--out', 'page.html']; run()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("dragoman: this needs PyTorch: ")
