@@ -51,11 +51,11 @@ RATES = {
     "context": 0.06,
     "register": 0.04,
 }
-FORMATS = 12_000  # pairs with dates, amounts and units, of each direction
+FORMATS = 16_000  # pairs with dates, amounts and units, of each direction
 NOISE = 3_000
 WITH_ENGLISH, BETWEEN_OTHERS = 230_000, 50_000  # pairs of a direction
 SOURCES = {  # how many pairs each corpus gives at most
-    "phrases": 12_000, "train": 50_000, "life": 50_000, "more": 30_000, "tales": 15_000,
+    "phrases": 30_000, "train": 50_000, "life": 50_000, "more": 30_000, "tales": 15_000,
     "general": 40_000, "docs": 10_000, "short": 10_000, "europarl": 30_000,
 }  # fmt: skip
 COUNTED = 300_000  # pairs that words are counted in
@@ -248,7 +248,7 @@ def masked(maker: Maker, pair: Pair) -> Pair | None:
 def names_of_masks(rng: random.Random, count: int) -> list[str]:
     """Mostly numbered from the first; now and then from elsewhere or in any order."""
     if rng.random() < 0.7:
-        return MASKS[:count]
+        return [*MASKS[:count]]
     return rng.sample(MASKS, count)
 
 
@@ -410,6 +410,64 @@ CARRIERS = [
     ("That is {}.", "Das sind {}.", "Son {}.", "Cela fait {}.", "São {}."),
     ("Less than {}", "Weniger als {}", "Menos de {}", "Moins de {}", "Menos de {}"),
 ]
+# Abbreviations before numbers, and sentences for them: most corpora spell them out.
+ABBREVIATIONS = [
+    ("no. {}", "Nr. {}", "n.º {}", "n° {}", "n.º {}"),
+    ("No. {}", "Nr. {}", "N.º {}", "N° {}", "N.º {}"),
+    ("p. {}", "S. {}", "pág. {}", "p. {}", "p. {}"),
+    ("pp. {}", "S. {}", "págs. {}", "pp. {}", "pp. {}"),
+    ("fig. {}", "Abb. {}", "fig. {}", "fig. {}", "fig. {}"),
+    ("vol. {}", "Bd. {}", "vol. {}", "vol. {}", "vol. {}"),
+    ("ch. {}", "Kap. {}", "cap. {}", "chap. {}", "cap. {}"),
+    ("art. {}", "Art. {}", "art. {}", "art. {}", "art. {}"),
+    ("sec. {}", "Abschn. {}", "secc. {}", "sect. {}", "seç. {}"),
+    ("para. {}", "Abs. {}", "párr. {}", "par. {}", "par. {}"),
+    ("ed. {}", "Aufl. {}", "ed. {}", "éd. {}", "ed. {}"),
+    ("ext. {}", "Durchwahl {}", "ext. {}", "poste {}", "ramal {}"),
+    ("§ {}", "§ {}", "§ {}", "§ {}", "§ {}"),
+]
+REFERENCES = [
+    ("See {}.", "Siehe {}.", "Véase {}.", "Voir {}.", "Ver {}."),
+    ("See {} and {}.", "Siehe {} und {}.", "Véase {} y {}.", "Voir {} et {}.", "Veja {} e {}."),
+    ("({})", "({})", "({})", "({})", "({})"),
+    ("as in {}", "wie in {}", "como en {}", "comme dans {}", "como em {}"),
+    ("See {} on the next page.", "Siehe {} auf der nächsten Seite.",
+     "Véase {} en la página siguiente.", "Voir {} à la page suivante.",
+     "Veja {} na próxima página."),
+    ("{} of the book", "{} des Buches", "{} del libro", "{} du livre", "{} do livro"),
+    ("According to {}, this is allowed.", "Nach {} ist das erlaubt.",
+     "Según {}, está permitido.", "Selon {}, c'est autorisé.", "Segundo {}, isso é permitido."),
+    ("{} was not changed.", "{} wurde nicht geändert.", "{} no se modificó.",
+     "{} n'a pas été modifié.", "{} não foi alterado."),
+]  # fmt: skip
+ROUGHLY = [
+    ("about {}", "etwa {}", "unas {}", "environ {}", "cerca de {}"),
+    ("approx. {}", "ca. {}", "aprox. {}", "env. {}", "aprox. {}"),
+    ("max. {}", "max. {}", "máx. {}", "max. {}", "máx. {}"),
+    ("min. {}", "mind. {}", "mín. {}", "min. {}", "mín. {}"),
+]
+COUNTED_THINGS = [
+    ("{} people", "{} Personen", "{} personas", "{} personnes", "{} pessoas"),
+    ("{} chairs", "{} Stühle", "{} sillas", "{} chaises", "{} cadeiras"),
+    ("We need {} pages.", "Wir brauchen {} Seiten.", "Necesitamos {} páginas.",
+     "Il nous faut {} pages.", "Precisamos de {} páginas."),
+    ("There are {} houses here.", "Hier stehen {} Häuser.", "Aquí hay {} casas.",
+     "Il y a {} maisons ici.", "Há {} casas aqui."),
+]  # fmt: skip
+AT_A_TIME = [
+    ("The train leaves at {}.", "Der Zug fährt um {} ab.", "El tren sale a las {}.",
+     "Le train part à {}.", "O trem parte às {}."),
+    ("The film begins at {}.", "Der Film beginnt um {}.", "La película empieza a las {}.",
+     "Le film commence à {}.", "O filme começa às {}."),
+    ("We are open from {} to {}.", "Wir haben von {} bis {} geöffnet.",
+     "Abrimos de {} a {}.", "Nous sommes ouverts de {} à {}.", "Abrimos das {} às {}."),
+    ("at {}", "um {}", "a las {}", "à {}", "às {}"),
+]  # fmt: skip
+TIMES = {  # of 24 hours and of 12
+    "en": ("{0}:{1:02}", "{2}:{1:02} {3}"), "de": ("{0}:{1:02} Uhr", "{0}.{1:02} Uhr"),
+    "es": ("{0}:{1:02}", "{0}:{1:02} h"), "fr": ("{0} h {1:02}", "{0}h{1:02}"),
+    "pt": ("{0}h{1:02}", "{0}:{1:02}"),
+}  # fmt: skip
 UNITS = ("length-kilometer", "length-meter", "length-centimeter", "mass-kilogram", "mass-gram",
          "volume-liter", "volume-milliliter", "duration-minute", "duration-hour", "duration-day",
          "duration-week", "duration-month", "duration-year", "temperature-celsius",
@@ -419,6 +477,9 @@ UNITS = ("length-kilometer", "length-meter", "length-centimeter", "mass-kilogram
 def formats(source: str, target: str, rng: random.Random) -> Iterator[Pair]:
     """Dates, times, amounts and units in both languages' own forms."""
     for _ in range(FORMATS):
+        if rng.random() < 0.3:
+            yield in_a_sentence(source, target, rng)
+            continue
         locales = [rng.choice(LOCALES[language]) for language in (source, target)]
         values = formatted(rng, locales)
         row = rng.choice(CARRIERS[:1] * 6 + CARRIERS[1:])
@@ -428,6 +489,37 @@ def formats(source: str, target: str, rng: random.Random) -> Iterator[Pair]:
             for carrier, value in zip(carriers, values, strict=True)
         )
         yield a, b
+
+
+def in_a_sentence(source: str, target: str, rng: random.Random) -> Pair:
+    """References with abbreviations, counted things and times, in short sentences."""
+    sides = [LANGUAGES.index(language) for language in (source, target)]
+    kind = rng.randrange(3)
+    if kind == 0:
+        row, used = rng.choice(REFERENCES), rng.sample(ABBREVIATIONS, 2)
+        values = [str(rng.randrange(1, 400)) for _ in used]
+        filled = [
+            [form[side].format(value) for form, value in zip(used, values, strict=True)]
+            for side in sides
+        ]
+    elif kind == 1:
+        row, roughly = rng.choice(COUNTED_THINGS), rng.choice(ROUGHLY)
+        value = str(rng.randrange(11, 999))
+        filled = [[roughly[side].format(value)] for side in sides]
+    else:
+        row, width = rng.choice(AT_A_TIME), [rng.randrange(2), rng.randrange(2)]
+        moments = [(rng.randrange(24), rng.choice((0, 15, 30, rng.randrange(60)))) for _ in "12"]
+        filled = [
+            [
+                TIMES[LANGUAGES[side]][width[number]].format(
+                    hour, minute, (hour + 11) % 12 + 1, "am" if hour < 12 else "pm"
+                )
+                for hour, minute in moments
+            ]
+            for number, side in enumerate(sides)
+        ]
+    a, b = (row[side].format(*values) for side, values in zip(sides, filled, strict=True))
+    return tuple(text[:1].upper() + text[1:] for text in (a, b))  # type: ignore[return-value]
 
 
 def formatted(rng: random.Random, locales: list[str]) -> list[str]:

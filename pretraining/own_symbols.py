@@ -4,8 +4,11 @@ Private-use characters, since no text has them: SentencePiece keeps each as a pi
 (vocabulary.py), and the pairs of behaviors.py give it its meaning.
 """
 
-MASKS = [chr(0xE000 + number) for number in range(16)]
-TERM, LEMMA, TERM_END = "\ue010", "\ue011", "\ue012"
+from dragoman.text.masks import LEMMA as LEMMA
+from dragoman.text.masks import MASKS as MASKS
+from dragoman.text.masks import TERM as TERM
+from dragoman.text.masks import TERM_END as TERM_END
+
 CONTEXT = "\ue013"  # after the sentence before
 FORMAL, INFORMAL = "\ue014", "\ue015"
 SYMBOLS = [chr(0xE000 + number) for number in range(32)]

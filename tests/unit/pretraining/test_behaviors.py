@@ -84,7 +84,7 @@ def test_terms_annotate_the_source_and_do_not_change_the_target(maker, pairs) ->
 
 def test_numbers_and_dates_keep_their_digits() -> None:
     for a, b in behaviors.formats("en", "de", random.Random(1)):
-        if not re.search(r"[AP]M|[A-Z][a-z]+ \d|\d/\d", a):  # hours and dates are reordered
+        if not re.search(r"[AP]M|[ap]m\b|[A-Z][a-z]+ \d|\d/\d", a):  # hours and dates are reordered
             assert re.sub(r"\D", "", a) == re.sub(r"\D", "", b)
 
 
