@@ -42,9 +42,9 @@ from dragoman.documents import inline
 from dragoman.documents.document import ReadOptions
 from dragoman.documents.inline import SentenceResult
 from dragoman.documents.protect import protect_texts
-from dragoman.documents.rounds import translation_rounds
+from dragoman.documents.rounds import SentenceRequest, translate_segments
 from dragoman.documents.segment import Kind, Segment, codes, same_structure, serialize
-from dragoman.documents.translate import run_rounds, sentence_result
+from dragoman.documents.translate import sentence_result, sentence_translator
 from dragoman.documents.web import read as read_html
 from dragoman.text.parallel import read_lines
 
@@ -99,13 +99,9 @@ def placeholders(count: int) -> None:
     wrong = 0
     for _ in range(count):
         text = marked(draw)
-        rounds = translation_rounds([(text,)])
-        try:
-            asked = next(rounds)
-            while True:
-                asked = rounds.send([scrambled(sentence.text) for sentence in asked])
-        except StopIteration as end:
-            (after,) = end.value
+        (after,) = translate_segments(
+            [(text,)], lambda sentences: [scrambled(sentence.text) for sentence in sentences]
+        )
         balanced = re.sub(r"<(/?)[bia]>", r"<\1>", serialize(after)).count("<>") == text.count(
             "</b>"
         ) + text.count("</i>") + text.count("</a>")
@@ -124,7 +120,7 @@ def html(corpora: Path, count: int) -> None:
     plain = translator(sources, request)
     between = time.process_time()
     segments = [(tagged(source, draw),) for source in sources]
-    found = run_rounds(translator, translation_rounds(segments), request)
+    found = translate_segments(segments, sentence_translator(translator, request))
     with_tags = [re.sub(r"<[^<>]*>", "", serialize(segment)) for segment in found]
     end = time.process_time()
     bleus = [sacrebleu.corpus_bleu(texts_, [references]).score for texts_ in (plain, with_tags)]
@@ -282,21 +278,19 @@ def placed(
 ) -> list[Segment]:
     """The segments translated, their tags placed by this aligner."""
     linked = replace(request, alignments=True)
-    rounds = translation_rounds(segments)
-    try:
-        asked = next(rounds)
-        while True:
-            answers = []
-            said = translator([sentence.text for sentence in asked], linked)
-            for sentence, translation in zip(asked, said, strict=True):
-                links = translation.alignment
-                if aligner != "attention":
-                    given = {t: s for s, t in links} if aligner == "both" else {}
-                    links = lexical_links(sentence.text, translation, known, given)
-                answers.append(SentenceResult(translation.text, links))
-            asked = rounds.send(answers)
-    except StopIteration as end:
-        return list(end.value)
+
+    def translate(sentences: list[SentenceRequest]) -> list[SentenceResult]:
+        answers = []
+        translations = translator([sentence.text for sentence in sentences], linked)
+        for sentence, translation in zip(sentences, translations, strict=True):
+            links = translation.alignment
+            if aligner != "attention":
+                given = {t: s for s, t in links} if aligner == "both" else {}
+                links = lexical_links(sentence.text, translation, known, given)
+            answers.append(SentenceResult(translation.text, links))
+        return answers
+
+    return translate_segments(segments, translate)
 
 
 def agreement(found: list[Segment], references: list[Segment]) -> float:
@@ -361,20 +355,15 @@ def attention_alone() -> Iterator[None]:
 def by_memory(
     translator: Translator, segments: list[Segment], request: Request, answers: dict
 ) -> list[Segment]:
-    """Translated; what was asked for before is answered in the same way."""
-    rounds = translation_rounds(segments)
-    try:
-        asked = next(rounds)
-        while True:
-            new = [sentence for sentence in dict.fromkeys(asked) if sentence not in answers]
-            said = translator([s.text for s in new], replace(request, alignments=True))
-            answers.update(
-                (sentence, sentence_result(translation))
-                for sentence, translation in zip(new, said, strict=True)
-            )
-            asked = rounds.send([answers[sentence] for sentence in asked])
-    except StopIteration as end:
-        return list(end.value)
+    """Translate segments; sentences that were translated before keep their translations."""
+
+    def translate(sentences: list[SentenceRequest]) -> list[SentenceResult]:
+        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in answers]
+        translations = translator([s.text for s in new], replace(request, alignments=True))
+        answers.update(zip(new, map(sentence_result, translations), strict=True))
+        return [answers[sentence] for sentence in sentences]
+
+    return translate_segments(segments, translate)
 
 
 def same_marks(segment: Segment, reference: Segment) -> tuple[int, int]:
@@ -402,7 +391,7 @@ def tags(corpora: Path, count: int) -> None:
     cases = cases[:: max(1, len(cases) // count)][:count]
     segments = [(re.sub(rf"\b{word}\b", f"<b>{word}</b>", source),) for source, word in cases]
     request = Request(to="de", source_language="en")
-    found = run_rounds(dragoman.load(), translation_rounds(segments), request)
+    found = translate_segments(segments, sentence_translator(dragoman.load(), request))
     right = known = 0
     for (_, word), segment in zip(cases, found, strict=True):
         text = serialize(segment)

@@ -24,7 +24,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +69,11 @@ def write_table(path: Path | None, columns: Sequence[str], rows: Iterable[Row]) 
 
 
 def without_repairs(decoding: DecodingConfig) -> DecodingConfig:
-    """Switch off all that changes or replaces what the search found."""
-    names = [field.name for field in fields(decoding)]
-    repairs = [name for name in names if name.startswith("keep_") or name == "short_lines"]
+    """Switch off all repairs: what changes or replaces a translation by further searches.
+
+    Lines in capitals are still read in small letters, which takes no search.
+    """
+    repairs = ("keep_numbers", "keep_names", "short_lines")
     off: dict[str, Any] = dict.fromkeys(repairs, False)
     return replace(decoding, **off)
 

@@ -64,11 +64,10 @@ import sacrebleu
 
 import dragoman
 from dragoman.data.batches import pad
-from dragoman.decode.promises.glossary import Glossary, Term
-from dragoman.decode.query import together
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
+from dragoman.text.glossary import Glossary, Term
 from dragoman.text.lexicon import Model1
 from dragoman.text.parallel import read_lines
 
@@ -279,13 +278,10 @@ def score_unlikely(
 def timed(
     translator: Translator, sources: list[str], requests: list[Request]
 ) -> tuple[list[Translation], float]:
-    """All sentences in batches; each has a glossary of its own."""
+    """Translate each sentence with a glossary of its own."""
     start = time.process_time()
-    lives = [
-        translator.pipeline.translate([source], translator.check(request))
-        for source, request in zip(sources, requests, strict=True)
-    ]
-    translations = [one for (one,) in translator.run(together(lives))]
+    pairs = zip(sources, requests, strict=True)
+    translations = [translator.translate(source, request) for source, request in pairs]
     return translations, time.process_time() - start
 
 

@@ -536,8 +536,10 @@ class Served:
     def figures(self) -> tuple[float, float, int]:
         """Memory in MiB, the same with all readers, and open files."""
         pid = self.process.pid
-        children = Path(f"/proc/{pid}/task").glob("*/children")
-        readers = [int(child) for file in children for child in file.read_text().split()]
+        readers: list[int] = []
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # a thread may have ended
+                readers += map(int, file.read_text().split())
         own = memory_mib(pid)
         return own, own + sum(map(memory_mib, readers)), len([*Path(f"/proc/{pid}/fd").iterdir()])
 

@@ -49,9 +49,9 @@ from dragoman.documents.document import Document, ReadOptions
 from dragoman.documents.formats import BY_ENDING, read
 from dragoman.documents.inline import SentenceResult
 from dragoman.documents.protect import protect_texts
-from dragoman.documents.rounds import SentenceRequest, translation_rounds
+from dragoman.documents.rounds import SentenceRequest, translate_segments
 from dragoman.documents.segment import Segment, has_words
-from dragoman.documents.translate import run_rounds
+from dragoman.documents.translate import sentence_translator
 from dragoman.errors import DragomanError
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -205,13 +205,7 @@ def loudly(segments: list[Segment], seed: int) -> list[Segment]:
         text = " ".join(w if w.istitle() else w.upper() for w in (words[i] for i in order))
         return SentenceResult(text, tuple((source, target) for target, source in enumerate(order)))
 
-    rounds = translation_rounds(segments)
-    try:
-        sentences = next(rounds)
-        while True:
-            sentences = rounds.send([say(sentence) for sentence in sentences])
-    except StopIteration as end:
-        return list(end.value)
+    return translate_segments(segments, lambda sentences: [say(one) for one in sentences])
 
 
 def longer(segment: Segment) -> Segment:
@@ -238,8 +232,8 @@ class Run:
             from dragoman.decode.request import Request
 
             translator, request = dragoman.load(), Request(to=TO, source_language="en")
-            self.translate = lambda segments: run_rounds(
-                translator, translation_rounds(segments), request
+            self.translate = lambda segments: translate_segments(
+                segments, sentence_translator(translator, request)
             )
         self.results = (out / f"results.{number}.jsonl").open("w")
         signal.signal(signal.SIGVTALRM, _too_long)

@@ -23,12 +23,12 @@ from dragoman.errors import DragomanError
 from dragoman.storage.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman.decode.promises.glossary import Glossary
     from dragoman.decode.request import Request
     from dragoman.decode.search.task import Sampling
     from dragoman.decode.together import AsyncTranslator
     from dragoman.decode.translation import Candidate, Translation
     from dragoman.inspect.translator import InspectableTranslator as Translator
+    from dragoman.text.glossary import Glossary
 
 __all__ = [
     "AsyncTranslator", "Candidate", "DragomanError", "Glossary", "Request", "Sampling",
@@ -37,7 +37,7 @@ __all__ = [
 _WHERE = {  # imported on use: `import dragoman` stays light
     "AsyncTranslator": ("dragoman.decode.together", "AsyncTranslator"),
     "Candidate": ("dragoman.decode.translation", "Candidate"),
-    "Glossary": ("dragoman.decode.promises.glossary", "Glossary"),
+    "Glossary": ("dragoman.text.glossary", "Glossary"),
     "Request": ("dragoman.decode.request", "Request"),
     "Sampling": ("dragoman.decode.search.task", "Sampling"),
     "Translation": ("dragoman.decode.translation", "Translation"),

@@ -29,15 +29,15 @@ _SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 _ENOUGH = 300_000  # steps
 # Patterns that are made from arguments: an expression for each, in the names of its module.
 MADE = {
-    "decode/promises/glossary.py _pattern": "[_pattern('anzeigen', True, 'de', False),"
+    "text/glossary.py _pattern": "[_pattern('anzeigen', True, 'de', False),"
     " _pattern('Haus', True, 'de', False)]",
     "text/number_words.py _pattern": "[_pattern(19, 'de'), _pattern(80, 'fr')]",
     "text/numbers.py _twin": "[_twin(one) for one in quantities('1234567 and 31.12.2027')]",
     "text/numbers.py _unit": "_unit('km').pattern",
     "text/numbers.py value": r"r'\d{1,3}(?:\.\d{3})+(?:\,\d+)?'",
-    "decode/promises/placing.py _article": "_article('fr').pattern",
-    "decode/promises/stand_ins.py lost_spans": r"r'(?<!\w)span(?!\w)'",
-    "decode/promises/stand_ins.py with_spans": r"r'(?<!\w)X47(?!\w)'",
+    "decode/repairs/placing.py _article": "_article('fr').pattern",
+    "decode/repairs/stand_ins.py lost_spans": r"r'(?<!\w)span(?!\w)'",
+    "decode/repairs/stand_ins.py with_spans": r"r'(?<!\w)X47(?!\w)'",
     "documents/archive.py _reader": r"r'(?:.*/)?content\.xml|ppt/(?:slides|notes)/[^/]+\.xml'",
     "documents/inline.py restore": r"r'(?<!\w)X47(?!\w)'",
     "documents/inline.py _unchanged_words": r"r'(?<!\w)word(?!\w)'",

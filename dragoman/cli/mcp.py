@@ -19,16 +19,16 @@ from dragoman.bundle.folder import bundled_models
 from dragoman.cli.arguments import option
 from dragoman.cli.options import DEVICE, ENGINE
 from dragoman.cli.translating_documents import read_document
-from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.decode.request import Request
 from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import translated_name
 from dragoman.documents.sandbox import Reader
-from dragoman.documents.translate import run_rounds
+from dragoman.documents.translate import sentence_translator
 from dragoman.errors import ConfigError, DragomanError, needs_package
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.storage.files import write_atomically
 from dragoman.text.detect import detect
+from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.languages import AUTO, ModelChoice, choose_model, known_languages, pairs_of
 from dragoman.text.segments import split_sentences
 from dragoman.text.strings import unwritable_in
@@ -88,7 +88,8 @@ class Tools:
                 written = reader.unchanged()
             else:
                 translator = self.translators[route.number]
-                written = run_rounds(translator, reader.rounds(), self._request(route))
+                translate = sentence_translator(translator, self._request(route))
+                written = reader.translate(translate)
         write_atomically(target, written)
         return str(target)
 

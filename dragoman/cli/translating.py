@@ -20,12 +20,12 @@ from dragoman.cli.loading import config_of, decoding_settings, load_model, sampl
 from dragoman.cli.translate import TranslateOptions
 from dragoman.config import Config
 from dragoman.convert.hub import model_folders
-from dragoman.decode.promises.glossary import Glossary, Use
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import AHEAD, WINDOW_LINES, Translator, numbered
 from dragoman.errors import ConfigError, escaped
 from dragoman.storage.files import storage_errors, writing
+from dragoman.text.glossary import Glossary, TermUse
 from dragoman.text.parallel import holds_both_sides, read_lines, read_pairs
 from dragoman.text.translation_memory import EXACT, Match, Memory
 
@@ -414,7 +414,7 @@ def _as_estimated(translation: Translation, request: Request) -> dict[str, objec
     }
 
 
-def _uses(translation: Translation, request: Request) -> list[Use]:
+def _uses(translation: Translation, request: Request) -> list[TermUse]:
     """Tell how the terms of a text were rendered."""
     glossary, text = request.glossary, translation.source
     return glossary.uses(text, translation.text, request.source_language, request.to)

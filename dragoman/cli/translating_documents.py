@@ -11,7 +11,7 @@ from dragoman.decode.translator import Translator
 from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_NAME, format_of, translated_name
 from dragoman.documents.sandbox import GENEROUS_LIMITS, FileSummary, Reader
-from dragoman.documents.translate import run_rounds, with_target_language
+from dragoman.documents.translate import sentence_translator, with_target_language
 from dragoman.errors import ConfigError, escaped
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.storage.safe_read import read_regular
@@ -56,7 +56,8 @@ class Documents:
             outline = read_document(reader, name, replace(self.options, to=request.to))
         path = self.output or translated_name(name, request.to or "translated")
         with _bar(outline.segments, name) as show:
-            translated = run_rounds(translator, reader.rounds(), request, lambda: show(reader.done))
+            translate = sentence_translator(translator, request, lambda: show(reader.done))
+            translated = reader.translate(translate)
         with storage_errors(f"writing {path}"):
             write_atomically(Path(path), translated)
         if self.report:
@@ -83,7 +84,7 @@ class Documents:
             name = self.input or "the text"
             outline = reader.open(name, raw, self.format, self.options, GENEROUS_LIMITS)
             request = with_target_language(translator, outline.sample, request)
-            translated += run_rounds(translator, reader.rounds(), request)
+            translated += reader.translate(sentence_translator(translator, request))
         if self.output:
             with storage_errors(f"writing {self.output}"):
                 write_atomically(Path(self.output), translated)

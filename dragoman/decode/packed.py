@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dragoman.decode.query import Hypotheses, Manner
+from dragoman.decode.query import Hypotheses, SearchOptions
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.text.subword import Flat
 
@@ -102,5 +102,5 @@ class Found(NamedTuple):
         return self.hypotheses.take(np.argsort(self.numbers))
 
 
-Plain: TypeAlias = list[tuple[Manner, Flat]]
-"""The sources of each manner."""
+Plain: TypeAlias = list[tuple[SearchOptions, Flat]]
+"""Sources, by the options of their search."""

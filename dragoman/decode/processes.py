@@ -1,17 +1,17 @@
 """Processes that translate chunks of lines, several at once.
 
 Threads share Python's lock, and a search holds it for a tenth of its time: eight threads wait for
-each other. Processes do not. They are forked from one that has made everything a search needs, so
-they share its memory and start within milliseconds.
+each other. Processes do not. They are forked from one that has created everything a search needs,
+so they share its memory and start within milliseconds.
 
-A window of lines is cut into chunks of lines that are about equally long (`translator.py`). Which
-process translates a chunk, and beside which others, changes no bit: a translation does not depend
-on its neighbours.
+A window of lines is cut into chunks of lines of about the same length (`translator.py`). Which
+process translates a chunk, and with which others, changes no bit: a translation does not depend on
+its neighbors.
 
-Where the engine cannot be forked, as on a GPU, the processes do the work with text, and ask the one
-that has it to search (`asking.py`). What several of them ask for at the same time is searched
-together (`gathering.py`). If the engine is not made yet (`engine/lazy.py`), it is made in a
-process of its own, or in several: Python would not let one use the GPU all the time.
+Where the engine cannot be forked, as on a GPU, the processes do the text work and send their
+queries to the process that has it (`remote_search.py`). Queries that come at the same time are
+searched together (`search_server.py`). If the engine does not exist yet (`engine/lazy.py`), it is
+created in one or several processes of its own: one Python process could not keep a GPU busy.
 """
 
 import gc
@@ -30,33 +30,35 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from dragoman.decode.asking import Asking
-from dragoman.decode.gathering import Gathering
-from dragoman.decode.query import Answer, Query
+from dragoman.decode.query import Answer, Query, Search
+from dragoman.decode.remote_search import RemoteSearch
+from dragoman.decode.search_server import SearchServer
 from dragoman.decode.searcher import Searcher
 from dragoman.engine.gpus import DeviceSlot
 from dragoman.errors import DragomanError, TranslationError
 
-Search = Callable[[list[Query]], list[Answer]]
 Translate = Callable[[Sequence[str], Search], list[Any]]
 
 
-_BETWEEN_LOOKS = 50_000  # for garbage: objects that are made
-_POLITE = 5  # of those who work with text: what drives a GPU comes first
+_BETWEEN_COLLECTIONS = 50_000  # new objects between two runs of the garbage collector
+_NICENESS = 5  # of text work: the process that drives the GPU has priority
 
 
 def can_fork() -> bool:
-    """macOS can fork too, but its own libraries do not survive that. A daemonic process of
-    `multiprocessing` must have no children."""
+    """Tell whether this process may fork.
+
+    macOS can, but its own libraries do not survive it. A daemonic process of `multiprocessing` must
+    have no children.
+    """
     return sys.platform.startswith("linux") and not multiprocessing.current_process().daemon
 
 
 class WindowUnderWay(NamedTuple):
-    """A window that the processes work at."""
+    """A window that processes are translating."""
 
     size: int
     chunks: list[list[int]]  # numbers of lines
-    futures: "list[Future[list[Any]]]"  # what becomes of each chunk
+    futures: "list[Future[list[Any]]]"  # the translations of each chunk
 
     def result(self) -> list[Any]:
         shown: list[Any] = [None] * self.size
@@ -66,21 +68,21 @@ class WindowUnderWay(NamedTuple):
         return shown
 
 
-_Pipe: TypeAlias = tuple[Connection, Connection]  # our end, and that of another process
+_Pipe: TypeAlias = tuple[Connection, Connection]  # our end, and another process's
 
 
-class _Worker(NamedTuple):
+class _TextProcess(NamedTuple):
     process: BaseProcess
     connection: Connection
 
 
-_ending: list[Thread] = []  # each waits for an engine to be gone
+_ending: list[Thread] = []  # each waits for the end of an engine's process
 
 
 class Forks:
     """Copies of this process, each of which translates a chunk at a time.
 
-    A thread waits for each of them: so a pipe that is full keeps nobody from reading another.
+    A thread waits for each of them, so a full pipe does not keep another from being read.
     """
 
     def __init__(
@@ -91,19 +93,24 @@ class Forks:
         searcher: Searcher | None = None,
         places: Sequence[DeviceSlot] = (),
     ):
-        """So many processes, which begin with these chunks: to start the next one takes some
-        milliseconds. `begun`: what becomes of these chunks, or of fewer. `searcher`: answers
-        what they ask, in this process or, at each of these places, in one of its own."""
-        # Engines of before may hold memory, and a process that has threads should not fork.
-        with suppress(IndexError):  # when there is none left, perhaps since another thread took it
+        """Fork `count` processes, each of which starts with one of the first chunks.
+
+        `begun` will hold the futures of these chunks, or of fewer if no more processes are allowed.
+        If there is a `searcher`, it answers the queries of the processes: in this process, or in
+        one of its own for each of `places`.
+        """
+        # Earlier engines may still hold memory, and a process that has threads should not fork.
+        with suppress(
+            IndexError
+        ):  # the list is empty, perhaps because another thread took the last
             while True:
                 _ending.pop().join()
-        self._workers: list[_Worker] = []
+        self._workers: list[_TextProcess] = []
         self._engines: list[int] = []  # numbers of processes
-        self._free: SimpleQueue[_Worker] = SimpleQueue()
+        self._free: SimpleQueue[_TextProcess] = SimpleQueue()
         self._fork = multiprocessing.get_context("fork")
         asks = searcher is not None
-        # Of each worker: to whoever hands over chunks, and to an engine.
+        # For each worker: one pipe for chunks, and one to an engine.
         pipes = [[self._fork.Pipe() for _ in range(1 + asks)] for _ in range(count)]
         # The engines first: they take seconds to start.
         if searcher is not None and places:
@@ -113,7 +120,9 @@ class Forks:
         self._searching: Thread | None = None
         asking = [ours for _, *rest in pipes[: len(self._workers)] for ours, _ in rest]
         if searcher is not None and not places:
-            self._searching = Thread(target=Gathering(searcher).serve, args=(asking,), daemon=True)
+            self._searching = Thread(
+                target=SearchServer(searcher).serve, args=(asking,), daemon=True
+            )
             self._searching.start()
         else:
             _close(asking)
@@ -151,14 +160,14 @@ class Forks:
             lines = first_chunks[number] if number < len(first_chunks) else None
             try:
                 process = self._forked(_translate, translate, lines, theirs, _others(pipes, theirs))
-            except OSError:  # no more are allowed here: those that there are do it all
+            except OSError:  # no more processes are allowed: the existing ones do all the work
                 _close(_others(pipes[number:], ()))
                 if not self._workers:
                     self._kill()
                     raise
                 break
             _close(theirs)
-            self._workers.append(_Worker(process, ours[0]))
+            self._workers.append(_TextProcess(process, ours[0]))
 
     def _forked(self, work: Callable[..., None], *arguments: object) -> BaseProcess:
         process = self._fork.Process(target=work, args=arguments, daemon=True)
@@ -186,11 +195,11 @@ class Forks:
 
     def _ask(self, lines: Sequence[str]) -> list[Any]:
         worker = self._free.get()
-        with suppress(OSError):  # it is dead, which is told where its answer should be
+        with suppress(OSError):  # a dead process is reported when its answer is read
             worker.connection.send(lines)
         return self._answer(worker, len(lines))
 
-    def _answer(self, worker: _Worker, lines: int) -> list[Any]:
+    def _answer(self, worker: _TextProcess, lines: int) -> list[Any]:
         try:
             answer = worker.connection.recv()
         except (EOFError, OSError):
@@ -205,12 +214,12 @@ class Forks:
         return list(answer)
 
     def _end(self) -> None:
-        """Also in the midst of their work, where something went wrong or nobody wants the rest."""
+        """End all processes, even in the middle of their work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._kill()
         if self._searching is not None:
             self._searching.join()
-        # A thread that waits for an answer gets none now, nor does one that waits for a worker.
+        # Threads that wait for an answer now fail; those that wait for a worker need one to do so.
         for worker in self._workers:
             self._free.put(worker)
         self._threads.shutdown()
@@ -220,8 +229,8 @@ class Forks:
         for engine in self._engines:
             with suppress(ProcessLookupError):
                 os.kill(engine, signal.SIGKILL)
-            # Nobody waits: a driver takes a third of a second to free a GPU's memory. So engines
-            # are no processes of `multiprocessing`, which would wait for them at its end.
+            # A driver takes a third of a second to free a GPU's memory, so do not wait for that.
+            # Processes of `multiprocessing` would be waited for at exit, so engines are not theirs.
             _ending.append(Thread(target=os.waitpid, args=(engine, 0), daemon=True))
             _ending[-1].start()
         for worker in self._workers:
@@ -231,20 +240,20 @@ class Forks:
 
 
 def _begin(of_others: Iterable[Connection]) -> None:
-    """What a forked process does first."""
+    """Prepare a forked process."""
     # Ctrl-C reaches all processes of a terminal; the first of them ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Else this process would keep the others' pipes open, and they would outlive the first.
+    # Otherwise this process would keep the others' pipes open, and they would outlive the first.
     _close(of_others)
-    # What is here already is no garbage, and a look at it would copy the memory that it lies in.
+    # Existing objects are not garbage, and inspecting them would copy their pages of memory.
     gc.freeze()
-    # What a chunk makes is needed until it is done: looks at it find little.
-    gc.set_threshold(_BETWEEN_LOOKS)
+    # The objects of a chunk are needed until its end, so frequent collections would find little.
+    gc.set_threshold(_BETWEEN_COLLECTIONS)
 
 
 def _others(pipes: Sequence[Sequence[_Pipe]], mine: Sequence[Connection]) -> list[Connection]:
-    """All ends of these pipes but for some."""
+    """Return all ends of these pipes except for `mine`."""
     ends = chain.from_iterable(chain.from_iterable(pipes))
     return [end for end in ends if end not in mine]
 
@@ -260,30 +269,32 @@ def _translate(
     connections: Sequence[Connection],
     of_others: Sequence[Connection],
 ) -> None:
-    """Chunks of lines, until nobody can hand over any more. `connections`: to whoever does, and to
-    an engine, if there is none here."""
+    """Translate chunks of lines until the first process closes its pipe.
+
+    `connections` lead to the first process and, if this one has no engine, to one that has.
+    """
     _begin(of_others)
     connection, *asking = connections
-    ask = Asking(asking[0]) if asking else _nobody
+    search = RemoteSearch(asking[0]) if asking else _no_search
     if asking:
-        os.nice(_POLITE)
+        os.nice(_NICENESS)
     with suppress(EOFError, OSError):
         while True:
             if lines is None:
                 lines = connection.recv()
             try:
-                answer: list[Any] | Exception = translate(lines, ask)
+                answer: list[Any] | Exception = translate(lines, search)
             except DragomanError as error:
                 answer = error
             except Exception:  # a defect: the first process shows where
                 answer = RuntimeError(f"in a forked process:\n{traceback.format_exc()}")
             connection.send(answer)
             lines = None
-    # Without a last look at standard output and the like, whose locks may have been copied locked.
+    # Skip Python's usual exit: the locks of standard output may have been locked when copied.
     os._exit(0)
 
 
-def _nobody(queries: list[Query]) -> list[Answer]:
+def _no_search(queries: list[Query]) -> list[Answer]:
     raise AssertionError("there is an engine here")
 
 
@@ -293,15 +304,15 @@ def _search(
     connections: Sequence[Connection],
     of_others: Sequence[Connection],
 ) -> NoReturn:
-    """What is asked for, until nobody is left who asks."""
+    """Answer queries with an engine on a device until all text processes have ended."""
     try:
         _begin(of_others)
-        gc.disable()  # nothing of what is imported now is garbage
-        with suppress(Exception):  # what is wrong with the GPU is told to whoever asks for a search
+        gc.disable()  # imports create no garbage
+        with suppress(Exception):  # the first search reports problems with the GPU
             searcher.load_on(place)
         gc.freeze()
         gc.enable()
-        Gathering(searcher).serve(connections)
+        SearchServer(searcher).serve(connections)
     except Exception:
         traceback.print_exc()
     finally:

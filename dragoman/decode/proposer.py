@@ -1,4 +1,4 @@
-"""Candidates of one part of a text: each method is a life, which yields queries (`query.py`)."""
+"""Queries for the parts of a text, and the candidates that the answers contain."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import Demand, lacking
-from dragoman.decode.query import BudgetError, Life, Manner, Query, ask
+from dragoman.decode.query import BudgetError, Query, Search, SearchOptions, affordable
 from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.task import Phrase
@@ -15,104 +14,52 @@ from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, align_words, merged, reworded, word_attention
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
+from dragoman.text.glossary import Demand, lacking
+from dragoman.text.masks import has_each_once, unmasked
 from dragoman.text.segments import capitalised
 from dragoman.text.subword import WORD_START
 
-_LOOK_AHEAD = 6  # pieces behind a difference that are read to judge it
-_WIDEST = 64  # hypotheses of a search for more translations that read differently
-_PARTS_OF_A_LINE = 2**16  # at most: what is drawn for a part depends on the numbers of both
+WIDEST = 64  # hypotheses of a search for more distinct translations
+_PARTS_OF_A_LINE = 2**16  # at most: the seed of a part's samples depends on the numbers of both
 
 
 class Proposer:
-    """`decoding`: the model's own settings; `links_words`: whether it can tell which words
-    translate which."""
+    """Makes queries and reads their answers.
+
+    `decoding` are the model's own settings. `links_words` tells whether its attention can link
+    words.
+    """
 
     def __init__(self, codec: Codec, decoding: DecodingConfig, links_words: bool):
         self._codec, self._decoding, self.links_words = codec, decoding, links_words
 
     def settings(self, request: Request) -> DecodingConfig:
-        """Those of the request, or else the model's own."""
+        """Return the settings of the request, or else the model's own."""
         return request.decoding or self._decoding
 
     def width(self, request: Request) -> int:
-        """Hypotheses that a search keeps for each part."""
+        """Return how many hypotheses a search keeps for each part."""
         return max(self.settings(request).beam_size, request.nbest)
 
     def query(self, part: Part, request: Request) -> Query:
-        """The plain search for a part."""
-        # Where a term may have to be put in, the search tells the place.
-        looks = request.alignments or (bool(part.demands) and self.links_words)
+        """Return the plain search for a part."""
+        # The attention tells where a repair may have to insert a term.
+        inserts = bool(part.demands) and self.links_words and not self._codec.has_masks
+        looks = request.alignments or inserts
         settings = self.settings(request)
         if part.all_pieces:
             settings = replace(settings, shortlist=False)
-        manner = Manner(settings, request.nbest, looks, request.sampling)
+        options = SearchOptions(settings, request.nbest, looks, request.sampling)
         return Query(
             part.ids,
-            manner,
+            options,
             self._codec.forced_start(part.to) + self._beginning(part, request),
             key=part.line * _PARTS_OF_A_LINE + part.number,
-            spare=bool(part.demands),
+            spare=bool(part.demands or part.masks),
         )
-
-    def propose(self, part: Part, request: Request) -> Life[tuple[Candidate, ...]]:
-        """What the search ends with; several candidates may read the same."""
-        hypotheses = yield from ask(self.query(part, request))
-        return self._chosen(part, hypotheses, request)
-
-    def distinct(self, part: Part, request: Request) -> Life[tuple[Candidate, ...]]:
-        """Candidates no two of which read the same.
-
-        Where there are fewer than `nbest`, wider searches follow, until there are enough or none
-        are left.
-        """
-        candidates = merged((yield from self.propose(part, request)))
-        width = self.width(request)
-        while len(candidates) < request.nbest and width < _WIDEST:
-            width = min(2 * width, _WIDEST)
-            try:
-                more = yield from self.propose(part, replace(request, nbest=width))
-            except BudgetError:
-                break
-            candidates = merged(more)[: request.nbest]
-            if len(more) < width:
-                break
-        return candidates
-
-    def demanding(self, part: Part, request: Request) -> Life[tuple[Candidate, ...]]:
-        """Translations with all terms that the part demands, wherever the search puts them."""
-        phrases = tuple(map(self._phrase, part.demands))
-        query = self.query(part, request)._replace(phrases=phrases)
-        hypotheses = yield from ask(query)
-        return self._chosen(part, hypotheses, request)
-
-    def scored(
-        self, part: Part, texts: Sequence[str], request: Request
-    ) -> Life[tuple[Candidate, ...]]:
-        """These translations, with the probabilities that the model gives them."""
-        hypotheses = yield from self._read(part, texts, request)
-        return tuple(
-            replace(self._candidate(part, hypothesis, request), text=text)
-            for hypothesis, text in zip(hypotheses, texts, strict=True)
-        )
-
-    def likeliest(self, part: Part, texts: Sequence[str], request: Request) -> Life[int]:
-        """Which of some texts that differ in few words the model likes best.
-
-        It reads them from their beginning to some pieces behind the last difference.
-        """
-        start = self._codec.forced_start(part.to)
-        outputs = [start + ids for ids in self._codec.encode_target(texts)]
-        same = min(map(len, outputs))
-        while len({tuple(output[len(output) - same :]) for output in outputs}) > 1:
-            same -= 1
-        beginnings = [output[: len(output) - max(0, same - _LOOK_AHEAD)] for output in outputs]
-        manner = Manner(self.settings(request))
-        query = Query(part.ids, manner, outputs=beginnings, ends=same <= _LOOK_AHEAD)
-        hypotheses = yield from ask(query)
-        return int(np.argmax([hypothesis.score for hypothesis in hypotheses]))
 
     def reworded(self, part: Part, candidate: Candidate, text: str, request: Request) -> Candidate:
-        """A candidate in which some words were changed."""
+        """Return a candidate with some words replaced, so that it reads like `text`."""
         (ids,) = self._codec.encode_target([text])
         pieces = tuple(self._codec.target.pieces[i] for i in ids)
         changed = reworded(candidate, text, pieces)
@@ -121,43 +68,60 @@ class Proposer:
         return changed
 
     def spelled(self, part: Part, candidate: Candidate) -> str:
-        """What the pieces of a candidate read."""
+        """Return the text that the pieces of a candidate spell."""
         numbers = self._codec.target.ids
         return self._written(part, [numbers[piece] for piece in candidate.pieces])
 
     def is_frequent(self, word: str) -> bool:
-        """Whether a word is one piece, with or without its capital."""
+        """Tell whether a word is one piece, with or without its capital."""
         pieces = self._codec.source.ids
         return WORD_START + word in pieces or WORD_START + word.lower() in pieces
 
-    def _read(self, part: Part, texts: Sequence[str], request: Request) -> Life[list[Hypothesis]]:
-        start = self._codec.forced_start(part.to)
-        outputs = [start + ids for ids in self._codec.encode_target(texts)]
-        return (yield from ask(self.query(part, request)._replace(outputs=outputs)))
-
     def _beginning(self, part: Part, request: Request) -> list[int]:
-        """What the translation of a part must begin with; the prefix is that of a whole line."""
+        """Return the forced prefix of a part, which only the first part of a line has."""
         text = request.prefix if part.number == 0 else ""
         return self._codec.encode_target([text])[0] if text else []
 
-    def _phrase(self, demand: Demand) -> Phrase:
-        """A demand as ids. At the beginning of a sentence a term may be capitalised."""
-        unk = self._codec.target.unk
-        spellings = demand.spellings
-        texts = [*spellings, *(text[:1].upper() + text[1:] for text in spellings)]
-        ways = [tuple(ids) for ids in self._codec.encode_target([*dict.fromkeys(texts)])]
-        known = tuple(way for way in ways if way and unk not in way)
-        if not known:
-            raise TranslationError(
-                f"the glossary's {demand.targets[0]!r} holds a letter that this model cannot write."
-            )
-        return Phrase(known)
+    def distinct(
+        self, parts: Sequence[Part], request: Request, search: Search
+    ) -> list[tuple[Candidate, ...]]:
+        """Search for the candidates of each part, no two of which read the same.
 
-    def _chosen(
+        Where there are fewer than `nbest`, wider searches follow until there are enough.
+        """
+        answers = affordable(search([self.query(part, request) for part in parts]))
+        found = [
+            merged(self.candidates(part, hypotheses, request))
+            for part, hypotheses in zip(parts, answers, strict=True)
+        ]
+        few = [row for row, own in enumerate(found) if len(own) < request.nbest]
+        width = self.width(request)
+        while few and width < WIDEST:
+            width = min(2 * width, WIDEST)
+            wider = replace(request, nbest=width)
+            wider_answers = search([self.query(parts[row], wider) for row in few])
+            retry = []
+            for row, hypotheses in zip(few, wider_answers, strict=True):
+                if isinstance(hypotheses, BudgetError):
+                    continue
+                more = self.candidates(parts[row], hypotheses, wider)
+                found[row] = merged(more)[: request.nbest]
+                # Fewer hypotheses than asked for: there are no others.
+                if len(found[row]) < request.nbest and len(more) == width:
+                    retry.append(row)
+            few = retry
+        return found
+
+    def candidates(
         self, part: Part, hypotheses: Sequence[Hypothesis], request: Request
     ) -> tuple[Candidate, ...]:
-        """The `nbest` candidates of a part. Those with all terms come first: the beam may hold one
-        that is not the best, and then no term must be put in."""
+        """Return the `nbest` candidates of a part, those with all masks and all terms first.
+
+        A hypothesis with all terms needs no insertion, even if another one scores higher.
+        """
+        request.pause()
+        if part.masks:
+            hypotheses = sorted(hypotheses, key=lambda one: not self.has_masks(part, one.tokens))
         if part.demands:
             hypotheses = sorted(
                 hypotheses,
@@ -171,7 +135,58 @@ class Proposer:
         return self._written(part, hypothesis.tokens[len(self._codec.forced_start(part.to)) :])
 
     def _written(self, part: Part, tokens: Sequence[int]) -> str:
-        return _as_written(part, self._codec.decode_target(tokens))
+        return unmasked(_as_written(part, self._codec.decode_target(tokens)), part.masks)
+
+    def has_masks(self, part: Part, tokens: Sequence[int]) -> bool:
+        """Tell whether a hypothesis has each mask of its part once."""
+        text = "".join(self._codec.target.pieces[token] for token in tokens)
+        return has_each_once(text, part.masks)
+
+    def is_complete(self, part: Part, candidate: Candidate) -> bool:
+        """Tell whether a candidate has all masks and terms of its part."""
+        if part.demands and lacking(part.demands, candidate.text, part.in_capitals):
+            return False
+        return has_each_once("".join(candidate.pieces), part.masks)
+
+    def completed(
+        self,
+        parts: Sequence[Part],
+        candidates: Sequence[tuple[Candidate, ...]],
+        request: Request,
+        search: Search,
+    ) -> list[tuple[Candidate, ...]]:
+        """Search once more for parts whose best candidate lacks a mask or a term.
+
+        Only translations with all masks and terms are searched then.
+        """
+        numbers = self._codec.target.ids
+        found = [*candidates]
+        pairs = enumerate(zip(parts, candidates, strict=True))
+        failed = [row for row, (part, own) in pairs if not self.is_complete(part, own[0])]
+        queries = []
+        for row in failed:
+            wanted = [numbers[mask.symbol] for mask in parts[row].masks]
+            phrases = [Phrase(((token,),), open_ended=True, once=True) for token in wanted]
+            phrases += map(self.phrase_of, parts[row].demands)
+            queries.append(self.query(parts[row], request)._replace(phrases=tuple(phrases)))
+        if queries:
+            for row, hypotheses in zip(failed, search(queries), strict=True):
+                if not isinstance(hypotheses, BudgetError):
+                    found[row] = merged(self.candidates(parts[row], hypotheses, request))
+        return found
+
+    def phrase_of(self, demand: Demand) -> Phrase:
+        """Return a demand as ids; at the beginning of a sentence, a term may be capitalized."""
+        unk = self._codec.target.unk
+        spellings = demand.spellings
+        texts = [*spellings, *(text[:1].upper() + text[1:] for text in spellings)]
+        ways = [tuple(ids) for ids in self._codec.encode_target([*dict.fromkeys(texts)])]
+        known = tuple(way for way in ways if way and unk not in way)
+        if not known:
+            raise TranslationError(
+                f"the glossary's {demand.targets[0]!r} holds a letter that this model cannot write."
+            )
+        return Phrase(known)
 
     def _candidate(self, part: Part, hypothesis: Hypothesis, request: Request) -> Candidate:
         forced = len(self._codec.forced_start(part.to))
@@ -190,12 +205,12 @@ class Proposer:
         return Candidate(text, hypothesis.score, pieces, log_probs, alignment, looked)
 
     def _links(self, part: Part, looked: np.ndarray) -> tuple[tuple[int, int], ...]:
-        """Pairs of a word of the line and a target word."""
+        """Return pairs of a word of the line and a target word."""
         return tuple((_in_line(word, part.left_out), other) for word, other in align_words(looked))
 
 
 def _as_written(part: Part, text: str) -> str:
-    """A translation with capitals where its source has them, and with its dots at the end.
+    """Give a translation the capitals of its source, and the same dots at the end.
 
     >>> _as_written(Part(0, 0, [], "de", "Wait…"), "Warte...")
     'Warte…'
@@ -209,7 +224,9 @@ def _as_written(part: Part, text: str) -> str:
 
 
 def _in_line(word: int, left_out: Sequence[int]) -> int:
-    """The number of a part's word in its line, which has words that the part has not.
+    """Convert the number of a word in its part to its number in the line.
+
+    Words left out of the part are numbers of the line only.
 
     >>> [_in_line(word, (2, 4)) for word in range(4)]
     [0, 1, 3, 5]

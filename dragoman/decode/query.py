@@ -1,30 +1,18 @@
-"""Between text and engine: queries, which hold ids and no text, and the lives that yield them.
+"""Between text and engine: queries, which hold ids and no text, and the answers to them."""
 
-A *life* is what happens to a text on its way to its translation, written as a generator. It yields
-the queries that it needs answered and is sent their answers, as often as it takes, and returns its
-result. Whoever has an engine drives it: a loop on the command line, a queue in the service. So
-there is one pipeline, and it never waits for an engine itself.
-"""
-
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.task import Phrases, Sampling
 from dragoman.errors import DragomanError
 
-T = TypeVar("T")
-Y = TypeVar("Y")  # what a generator yields
-S = TypeVar("S")  # what it is sent
-R = TypeVar("R")  # what it returns
-
 
 @dataclass(frozen=True)
-class Manner:
-    """How to search, but for what differs from sentence to sentence."""
+class SearchOptions:
+    """How to search, as far as it is the same for many sentences."""
 
     settings: DecodingConfig
     nbest: int = 1
@@ -33,7 +21,7 @@ class Manner:
 
     @property
     def width(self) -> int:
-        """Hypotheses of a sentence at every step."""
+        """Return the number of hypotheses of a sentence at every step."""
         return self.nbest if self.sampling else max(self.settings.beam_size, self.nbest)
 
 
@@ -42,17 +30,17 @@ class Query(NamedTuple):
 
     Attributes:
         ids: The source.
-        manner: How to search.
-        prefix: What every hypothesis begins with.
-        phrases: What every hypothesis must hold; None: nothing.
-        outputs: All hypotheses, where these are only to be scored.
-        ends: Whether these are whole translations, not beginnings of some.
-        key: A sentence's draws depend on its key, not on its batch.
-        spare: Whether other finished hypotheses than the `nbest` are welcome too.
+        options: How to search.
+        prefix: Ids that every hypothesis begins with.
+        phrases: Phrases that every hypothesis must contain; None if there is no such constraint.
+        outputs: Given hypotheses to be scored instead of a search.
+        ends: Whether `outputs` are whole translations, rather than beginnings.
+        key: The seed of a sentence's samples, which must not depend on its batch.
+        spare: Whether finished hypotheses beyond `nbest` are returned, too.
     """
 
     ids: Sequence[int]
-    manner: Manner
+    options: SearchOptions
     prefix: Sequence[int] = ()
     phrases: Phrases | None = None
     outputs: Sequence[Sequence[int]] = ()
@@ -62,9 +50,9 @@ class Query(NamedTuple):
 
     @property
     def group(self) -> Hashable:
-        """Queries of one group can share a batch."""
+        """Queries of the same group can share a batch."""
         return (
-            self.manner,
+            self.options,
             bool(self.prefix),
             self.phrases is not None,
             bool(self.outputs),
@@ -74,79 +62,29 @@ class Query(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing to know but source and manner."""
+        """Whether the source and the options are all there is to a query."""
         more = self.prefix or self.outputs or self.spare or self.phrases is not None
-        return not (more or self.manner.attention or self.manner.sampling)
+        return not (more or self.options.attention or self.options.sampling)
 
     @property
     def width(self) -> int:
-        return len(self.outputs) or self.manner.width
+        return len(self.outputs) or self.options.width
 
 
 class BudgetError(DragomanError):
-    """The answer to a query that nobody pays for."""
+    """The answer to a query that would exceed the budget of its request."""
 
 
 Hypotheses: TypeAlias = list[Hypothesis]
-Answer: TypeAlias = Hypotheses | BudgetError | None
-"""None: not yet, ask again. Only lives that run `together` are answered so."""
-Life: TypeAlias = Generator[list[Query], list[Answer], T]
+Answer: TypeAlias = Hypotheses | BudgetError
+Search: TypeAlias = Callable[[list[Query]], Sequence[Answer]]
 
 
-def ask(query: Query) -> Life[Hypotheses]:
-    """The answer to one query; a search that nobody pays for raises its error."""
-    (answer,) = yield [query]
-    if isinstance(answer, BudgetError):
-        raise answer
-    assert answer is not None
-    return answer
-
-
-class Steps(Generic[Y, S, R]):
-    """A generator that is run step by step, wherever: a StopIteration cannot leave a thread."""
-
-    def __init__(self, generator: Generator[Y, S, R]):
-        """Runs up to the first thing that the generator `wants`, or to its end."""
-        self._generator = generator
-        self.is_done = False
-        self._step(lambda: next(generator))
-
-    def send(self, answers: S) -> None:
-        self._step(lambda: self._generator.send(answers))
-
-    def _step(self, step: Callable[[], Y]) -> None:
-        try:
-            self.wants = step()
-        except StopIteration as end:
-            self.is_done = True
-            self.result: R = end.value
-
-
-def together(lives: Sequence[Life[T]]) -> Life[list[T]]:
-    """Lives side by side: what all of them ask for in a round is one list of queries.
-
-    Whoever drives them may answer some and leave others for later. A life goes on as soon as all
-    that it asked for is there, whatever its neighbours wait for.
-    """
-    return (yield from begun_together([Steps(life) for life in lives]))
-
-
-def begun_together(running: Sequence[Steps[list[Query], list[Answer], T]]) -> Life[list[T]]:
-    """The same for lives that have asked for something already."""
-    waiting = [steps for steps in running if not steps.is_done]
-    while waiting:
-        answers = iter((yield [query for steps in waiting for query in steps.wants]))
-        for steps in waiting:
-            its_own = [*islice(answers, len(steps.wants))]
-            if None not in its_own:
-                steps.send(its_own)
-        waiting = [steps for steps in waiting if not steps.is_done]
-    return [steps.result for steps in running]
-
-
-def drive(life: Life[T], search: Callable[[list[Query]], list[Answer]]) -> T:
-    """The result of a life whose queries `search` answers."""
-    steps = Steps(life)
-    while not steps.is_done:
-        steps.send(search(steps.wants))
-    return steps.result
+def affordable(answers: Sequence[Answer]) -> list[Hypotheses]:
+    """Return the answers, or raise the first `BudgetError` among them."""
+    hypotheses = []
+    for answer in answers:
+        if isinstance(answer, BudgetError):
+            raise answer
+        hypotheses.append(answer)
+    return hypotheses

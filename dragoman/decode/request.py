@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.search.task import Observer, Sampling
+from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.translation_memory import Memory
 
 
@@ -25,6 +25,7 @@ class Request:
         glossary: Terms with their required translations.
         observer: Called with every step of the search.
         on_step: Called before every step of every search; an exception from it ends the search.
+        on_text: Called between steps of long work on texts; an exception from it ends the work.
         memory: A translation memory: exact matches replace translations, near ones are reported.
     """
 
@@ -38,7 +39,13 @@ class Request:
     glossary: Glossary = NO_TERMS
     observer: Observer | None = None
     on_step: OnStep | None = field(default=None, compare=False)
+    on_text: OnStep | None = field(default=None, compare=False)
     memory: Memory | None = field(default=None, compare=False)
+
+    def pause(self) -> None:
+        """Call `on_text`."""
+        if self.on_text is not None:
+            self.on_text()
 
 
 class Options(TypedDict, total=False):

@@ -11,7 +11,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.packed import Found, PackedHypotheses
-from dragoman.decode.query import Hypotheses, Manner, Query
+from dragoman.decode.query import Hypotheses, Query, SearchOptions
 from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.search.table import SEARCHES, RecordedSearch, Search
 from dragoman.decode.search.task import Observer, Task
@@ -64,18 +64,18 @@ class Searcher:
                 results[row] = hypotheses
         return results
 
-    def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
-        """Return the hypotheses of plain queries that share one manner.
+    def packed(self, options: SearchOptions, sources: Flat) -> PackedHypotheses:
+        """Return the hypotheses of plain queries with the same options.
 
         On a GPU everything stays in arrays, since Python objects would cost more than the search.
         """
-        task = Task(manner.settings, manner.nbest)
+        task = Task(options.settings, options.nbest)
         engine = self._engine.ready
         search = self._search_for(engine, task)
         if len(engine.variants) > 1 or not isinstance(search, RecordedSearch):
-            return PackedHypotheses.of(self([Query(ids, manner) for ids in sources.lists()]))
-        tokens = search.batch_tokens(engine, manner.width)
-        batches = self.batches(sources.lengths, manner.settings, manner.width, 1, tokens)
+            return PackedHypotheses.of(self([Query(ids, options) for ids in sources.lists()]))
+        tokens = search.batch_tokens(engine, options.width)
+        batches = self.batches(sources.lengths, options.settings, options.width, 1, tokens)
         results = []
         for batch in map(np.array, batches):
             numbers, hypotheses = search.by_and_by(engine, sources.take(batch), task)
@@ -111,8 +111,8 @@ class Searcher:
         return len(query.ids) + query.width * self.longest_target(query)
 
     def longest_target(self, query: Query) -> int:
-        """Return the maximum length of a hypothesis, by the same formula as `Limits`."""
-        settings, most = query.manner.settings, self._engine.max_length
+        """Return the maximum length of a hypothesis, by the same formula as `OutputLimits`."""
+        settings, most = query.options.settings, self._engine.max_length
         longest = int(settings.max_length_ratio * len(query.ids)) + settings.max_length_extra
         return max(1, longest) if most is None else min(max(1, longest), most)
 
@@ -141,7 +141,7 @@ class Searcher:
         self, queries: Sequence[Query], group: Sequence[int], at_once: int
     ) -> Iterator[list[int]]:
         width = max(queries[row].width for row in group)
-        settings = queries[group[0]].manner.settings
+        settings = queries[group[0]].options.settings
         scores = self._engine.searches_on_device and queries[group[0]].outputs
         tokens = RecordedSearch.batch_tokens(self._engine.ready, 1) if scores else 0
         for _, numbers in group_by_engine(self._engine, [queries[row].ids for row in group]):
@@ -175,21 +175,21 @@ class Searcher:
         """Search for a batch of queries of one group."""
         first, sources = queries[0], [query.ids for query in queries]
         engine = engine.ready.route(first.ids)  # the same for the whole batch
-        manner = first.manner
+        options = first.options
         # A forced piece may be missing from every shortlist.
         listed = not (first.prefix or first.outputs or first.phrases is not None)
-        if not (listed and manner.settings.shortlist):
+        if not (listed and options.settings.shortlist):
             engine = engine.without_shortlist
         phrases = [query.phrases for query in queries if query.phrases is not None]
         task = Task(
-            manner.settings,
-            manner.nbest,
+            options.settings,
+            options.nbest,
             [query.prefix for query in queries] if first.prefix else None,
             phrases or None,
             [query.outputs for query in queries] if first.outputs else None,
             ends=first.ends,
-            attention=manner.attention,
-            sampling=manner.sampling,
+            attention=options.attention,
+            sampling=options.sampling,
             keys=[query.key for query in queries],
             observer=observer,
             on_step=on_step,
@@ -197,7 +197,7 @@ class Searcher:
         )
         search = self._search_for(engine, task)
         if not isinstance(search, RecordedSearch):  # it converts the model itself
-            engine = engine.at_precision(manner.settings.precision)
+            engine = engine.at_precision(options.settings.precision)
         return search(engine, sources, task)
 
     def _search_for(self, engine: Engine, task: Task) -> Search:

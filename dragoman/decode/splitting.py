@@ -1,16 +1,17 @@
-"""Lines become parts, as ids, that the model can take at once."""
+"""Split lines into parts that the model can take at once, and encode them."""
 
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import Demand
 from dragoman.decode.request import Request
 from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
+from dragoman.text.glossary import Demand
+from dragoman.text.masks import Mask, annotated, masked
 from dragoman.text.names import NOUNS_IN_CAPITALS, pieces_of_names
 from dragoman.text.numbers import in_24_hours
 from dragoman.text.segments import (
@@ -22,11 +23,11 @@ from dragoman.text.segments import (
 )
 
 Listed: TypeAlias = Callable[[Sequence[int]], Container[int] | None]
-"""The target pieces that a translation of a source may hold; None: all."""
+"""Returns the target pieces that a translation of a source may contain; None means all."""
 
 
 class Part(NamedTuple):
-    """A line, or a piece of one too long, on its way to the model."""
+    """A line, or a piece of a longer one, on its way to the model."""
 
     line: int
     number: int
@@ -34,16 +35,20 @@ class Part(NamedTuple):
     to: str
     text: str
     demands: tuple[Demand, ...] = ()  # of the glossary
-    source: str = ""  # its language, where the model must be told
-    in_capitals: bool = False  # the model reads small letters, and its answer is put in capitals
-    capital: bool = False  # its translation begins with one
-    left_out: tuple[int, ...] = ()  # words of the line that are not in the text: pm
-    all_pieces: bool = False  # a name in it has pieces that the shortlist leaves out
+    source: str = ""  # its language, if the model needs to know it
+    in_capitals: bool = False  # the model reads lower case, and its output is converted to capitals
+    capital: bool = False  # its translation begins with a capital
+    left_out: tuple[int, ...] = ()  # words of the line that the text omits, such as "pm"
+    all_pieces: bool = False  # it needs pieces that the shortlist leaves out
+    masks: tuple[Mask, ...] = ()  # in the text that the model reads
 
 
 class Splitter:
-    """`decoding`: the model's own settings; `max_length`: pieces that its engine takes at once;
-    `listed`: those that a translation of a source may hold."""
+    """Splits and encodes lines.
+
+    `decoding` are the model's own settings, and `max_length` is the number of pieces that its
+    engine takes at once. `listed` returns the pieces that a translation may contain.
+    """
 
     def __init__(
         self, codec: Codec, decoding: DecodingConfig, max_length: int | None, listed: Listed
@@ -52,9 +57,9 @@ class Splitter:
         self._listed = listed
 
     def __call__(self, lines: Sequence[str], request: Request, first: int = 0) -> list[Part]:
-        """The parts of the lines, several of a long one, none of an empty one.
+        """Return the parts of lines: several for a long line, none for an empty one.
 
-        `first`: the number of the first line.
+        `first` is the number of the first line.
         """
         rows_of_pair: dict[tuple[str, str], list[int]] = {}
         for row, text in enumerate(lines):
@@ -75,51 +80,64 @@ class Splitter:
         return parts
 
     def _with_hours(self, part: Part, request: Request) -> Part:
-        """A part whose times the model understands."""
+        """Convert the times of an English part to 24 hours."""
         text, left_out = in_24_hours(part.text, "en", part.to)
         unchanged = not left_out and text == part.text
         if unchanged or not self._settings(request).keep_numbers:
             return part
-        # The language last: it takes longer to detect than to find no time.
+        # Detecting the language takes longer than finding no time, so it comes last.
         if self.language(part.text, request) != "en":
             return part
         return part._replace(text=text, left_out=left_out)
 
     def encode(self, parts: Sequence[Part], request: Request) -> list[Part]:
-        """The parts with the ids, and the terms, of their texts; all are of one language pair."""
+        """Add ids, masks and terms to parts of the same language pair."""
         if not parts:
             return []
         parts = [self._with_hours(part, request) for part in parts]
         keeps = self._settings(request).keep_capitals
         loud = [keeps and is_in_capitals(part.text) for part in parts]
-        # Few sentences that the model learned from were in capitals.
+        # Few sentences of the training data are in capitals.
         read = [
             sentence_case(part.text) if in_capitals else part.text
             for part, in_capitals in zip(parts, loud, strict=True)
         ]
+        masks: list[tuple[Mask, ...]] = [()] * len(parts)
+        demands = [
+            request.glossary.demands(part.text, part.source or request.source_language, part.to)
+            for part in parts
+        ]
+        # A forced prefix may hold what would be masked, and an observer watches plain text.
+        if self._codec.has_masks and not (request.prefix or request.observer):
+            for row, (part, text, own) in enumerate(zip(parts, read, demands, strict=True)):
+                # Only numbers depend on the language, and detecting it takes long.
+                has_digits = any(map(str.isdigit, text))
+                language = self.language(part.text, request) if has_digits else ""
+                text, masks[row] = masked(text, self._codec.spells, language, part.to)
+                read[row] = annotated(text, [(one.source, one.targets[0]) for one in own])
         encoded = self._codec.encode_source(read, parts[0].to, parts[0].source)
         whole: list[Part] = []
-        for part, ids, in_capitals in zip(parts, encoded, loud, strict=True):
-            language = part.source or request.source_language
-            demands = request.glossary.demands(part.text, language, part.to)
-            # What a user demands, a term or a prefix, is written as the user writes it.
-            free = keeps and not demands and not request.prefix
+        every = zip(parts, encoded, loud, masks, demands, strict=True)
+        for part, ids, in_capitals, own_masks, own_demands in every:
+            # Terms and prefixes keep the spelling of the user.
+            free = keeps and not own_demands and not request.prefix
             capital = free and begins_with_capital(part.text)
             whole.append(
                 part._replace(
                     ids=ids,
-                    demands=demands,
+                    demands=own_demands,
                     in_capitals=in_capitals,
                     capital=capital,
-                    all_pieces=self._has_unlisted_name(part, ids, request),
+                    all_pieces=bool(own_masks) or self._has_unlisted_name(part, ids, request),
+                    masks=own_masks,
                 )
             )
         return whole
 
     def _has_unlisted_name(self, part: Part, ids: Sequence[int], request: Request) -> bool:
-        """Whether a name has pieces that the shortlist leaves out.
+        """Tell whether a name has pieces that the shortlist omits.
 
-        German nouns look like names. There, only pieces count that German does not use either.
+        German nouns look like names, so in German only pieces count that German does not use.
         """
         settings = self._settings(request)
         listed = self._listed(ids) if settings.keep_names and settings.shortlist else None
@@ -139,21 +157,21 @@ class Splitter:
         return own is not None and any(number not in own for number in unlisted)
 
     def changed(self, part: Part, text: str, request: Request) -> Part:
-        """The part with another text."""
+        """Return the part with another text."""
         return self.encode([part._replace(text=text)], request)[0]
 
     def speaks(self, language: str) -> bool:
-        """Whether the model translates from a language and into it."""
+        """Tell whether the model translates from and into a language."""
         languages = self._codec.languages
         return language in languages.sources and language in languages.targets
 
     def can_spell(self, part: Part, word: str) -> bool:
-        """Whether the search for a part was free to say all pieces of a word."""
+        """Tell whether the shortlist of a part's search has all pieces of a word."""
         listed = None if part.all_pieces else self._listed(part.ids)
         return listed is None or all(i in listed for i in self._codec.encode_target([word])[0])
 
     def encode_whole(self, text: str, request: Request) -> list[int]:
-        """A text's ids, where the model can look at all of it at once."""
+        """Encode a text that must fit the model as a whole."""
         to, source = self.target(text, request), self.source(text, request)
         ids = self._codec.encode_source([text], to, source)[0]
         longest = self.longest(request)
@@ -164,29 +182,26 @@ class Splitter:
         return ids
 
     def longest(self, request: Request) -> int:
-        """The most source pieces taken at once, their end included."""
+        """Return the maximum number of source pieces, including the end."""
         limit = self._settings(request).max_source_length
         return limit if self._max_length is None else min(limit, self._max_length)
 
     def target(self, text: str, request: Request) -> str:
-        """The language to translate a text into.
-
-        If nobody names one, it depends on that of the text.
-        """
+        """Return the language to translate a text into; by default it depends on the text's own."""
         languages, source = self._codec.languages, request.source_language
         if languages.tagged and not (request.to or source):
             source = detect(text, languages.sources)[0].language
         return request.to or languages.default_target(source)
 
     def source(self, text: str, request: Request) -> str:
-        """The language of a text, where the model must be told it."""
+        """Return the language of a text, if the model needs to know it."""
         if request.source_language or not self._codec.framing.names_source:
             return request.source_language
         known = [code for code in self._codec.languages.sources if code in DETECTED]
         return detect(text, known)[0].language if known else ""
 
     def language(self, text: str, request: Request) -> str:
-        """The language of a text, whether or not the model must be told; empty if nobody knows."""
+        """Return the language of a text, or an empty string if it is unknown."""
         codes = [request.source_language] if request.source_language else []
         known = codes or [code for code in self._codec.languages.sources if code in DETECTED]
         return detect(text, known)[0].language if len(known) > 1 else "".join(known)
@@ -195,10 +210,10 @@ class Splitter:
         return request.decoding or self._decoding
 
     def _pieces(self, whole: Part, texts: Sequence[str], request: Request) -> list[Part]:
-        """The sentences of a line as parts, with those that are too long cut to fit."""
+        """Split a line into its sentences, and long sentences into pieces that fit."""
         fits = partial(self._fits, whole, self.longest(request))
         fitting = [piece for text in texts for piece in split_to_fit(text, fits) if piece.strip()]
-        # What the whole line leaves out is some piece's, whose own look finds it again.
+        # Words that the whole line omits are found again in their piece.
         pieces = [
             whole._replace(number=n, text=text, left_out=()) for n, text in enumerate(fitting)
         ]

@@ -1,11 +1,10 @@
-"""Many tasks, one engine: texts that tasks of an event loop want at the same time are translated
-together.
+"""An asynchronous translator: texts of concurrent tasks are translated together.
 
     async with dragoman.AsyncTranslator(dragoman.load()) as translate:
         english = await asyncio.gather(*(translate(text, to="en") for text in texts))
 
-The engine works on a thread of its own, and the event loop stays free. While it works, further
-texts gather for the next batch.
+The engine has a thread of its own, so the event loop stays free. Texts that arrive while it works
+form the next batch.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ _Waiting = tuple[str, asyncio.Future[Translation]]
 
 
 class AsyncTranslator:
-    """A translator for the tasks of an event loop, which share its batches."""
+    """A translator for the tasks of an event loop, which share batches."""
 
     def __init__(self, translator: Translator):
         self.translator = translator
@@ -34,7 +33,7 @@ class AsyncTranslator:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """What was asked for is finished first."""
+        """Finish the texts under way."""
         self._closed = True
         if self._work is not None:
             await self._work
@@ -67,13 +66,13 @@ class AsyncTranslator:
         try:
             made = await run(self._thread, self.translator.translate, texts, request)
         except DragomanError as error:
-            if len(batch) > 1:  # one text's mistake is not the others'
+            if len(batch) > 1:  # one text must not fail the others
                 for waiting in batch:
                     await self._translate([waiting], request)
             elif not batch[0][1].done():
                 batch[0][1].set_exception(error)
             return
-        except BaseException as error:  # a defect: nobody may wait for ever
+        except BaseException as error:  # a defect: all tasks must hear of it
             for _, result in batch:
                 if not result.done():
                     result.set_exception(error)

@@ -1,7 +1,7 @@
 """The public `Translator`, from text to text.
 
-It cuts the input into windows of lines, runs each through the pipeline (`pipeline.py`), and answers
-the pipeline's queries with the engine.
+It cuts the input into windows of lines and runs each through the pipeline (`pipeline.py`) with the
+engine's search.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from dragoman.bundle.folder import UNFINISHED, Bundle, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config
 from dragoman.convert.hub import model_folders
 from dragoman.decode.pipeline import Pipeline
-from dragoman.decode.query import Answer, Life, Query, drive
+from dragoman.decode.query import Hypotheses, Query, Search
 from dragoman.decode.request import Options, Request
 from dragoman.decode.searcher import Searcher
 from dragoman.decode.translation import Translation
@@ -213,7 +213,7 @@ class Translator:
                 yield from translations
             return
         for number, chunk in windows:
-            yield from self.run(self.pipeline.translate(chunk, request, number), request)
+            yield from self.pipeline.translate(chunk, request, self.search(request), number)
 
     def windows(
         self,
@@ -230,7 +230,7 @@ class Translator:
         be forked, or a window is too small for them to pay, this process translates it.
         """
         # Imported late, since importing multiprocessing takes longer than translating a text.
-        from dragoman.decode.processes import Forks, Search, WindowUnderWay, can_fork
+        from dragoman.decode.processes import Forks, WindowUnderWay, can_fork
 
         request = self.check(request)
         on_device = self.engine.searches_on_device
@@ -248,9 +248,9 @@ class Translator:
         if alone is None:
             ahead = max(ahead, 2 * processes)  # each process takes a whole window
 
-        def translate(lines: Sequence[str], ask: Search) -> list[T]:
+        def translate(lines: Sequence[str], search: Search) -> list[T]:
             if alone is None:
-                return [*map(show, drive(self.pipeline.translate(lines, request), ask))]
+                return [*map(show, self.pipeline.translate(lines, request, search))]
             return [*map(show, alone.stream(lines, request, len(lines)))]
 
         with ExitStack() as stack:
@@ -305,13 +305,13 @@ class Translator:
     def _with_engine(self, engine: Engine) -> "Translator":
         return Translator(engine, self.codec, self.config, self.bundle)
 
-    def run(self, life: Life[T], request: Request = Request()) -> T:
-        """Run a pipeline coroutine to its result, answering its queries with the engine."""
+    def search(self, request: Request) -> Search:
+        """Return the engine's search, with the hooks of a request."""
 
-        def search(queries: list[Query]) -> list[Answer]:
-            return [*self.searcher(queries, request.on_step, request.observer)]
+        def search(queries: list[Query]) -> list[Hypotheses]:
+            return self.searcher(queries, request.on_step, request.observer)
 
-        return drive(life, search)
+        return search
 
     async def stream_async(
         self,

@@ -143,6 +143,8 @@ def translated_name(name: str, to: str) -> str:
     >>> translated_name("may.pdf", "de")
     'may.de.html'
     """
+    if Path(to).name != to:
+        raise DocumentError(f"{to!r} is not the code of a language.")
     path = Path(name)
     format_ = BY_ENDING.get(path.suffix.lower())
     ending = format_.becomes if format_ and format_.becomes else path.suffix

@@ -27,7 +27,7 @@ _STYLE = (
 
 
 # An occurrence of a glossary term: source, target, words of the translation, and its state. The
-# process that reads files must not import `decode/promises/glossary.py` for a proper class.
+# process that reads files must not import `text/glossary.py` for a proper class.
 Term = tuple[str, str, str, str]
 
 

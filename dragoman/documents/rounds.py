@@ -4,14 +4,13 @@ First every sentence is translated whole, with masks for placeholders. If a code
 through, other masks are tried. The remaining segments are translated piece by piece, each text
 between two codes by itself: nothing can be lost there, because the codes never leave the file.
 
-The rounds are a generator that yields sentences and is sent their translations (`translate.py`).
-So the command line, which blocks, and the service, which does not, run the same code, and the
-process that reads a file (`sandbox.py`) imports nothing that translates.
+The caller passes the function that translates sentences (`translate.py`), so the process that reads
+a file (`sandbox.py`) imports nothing that translates.
 """
 
 import re
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -46,13 +45,15 @@ class SentenceRequest(NamedTuple):
     linked: bool = False
 
 
-Rounds: TypeAlias = Generator[list[SentenceRequest], list[SentenceResult], list[Segment]]
+TranslateSentences: TypeAlias = Callable[[list[SentenceRequest]], list[SentenceResult]]
 
 
-def translation_rounds(
-    segments: Sequence[Segment], warnings: dict[Segment, QualityWarning] | None = None
-) -> Rounds:
-    """Translate segments: yield sentences, receive their results.
+def translate_segments(
+    segments: Sequence[Segment],
+    translate: TranslateSentences,
+    warnings: dict[Segment, QualityWarning] | None = None,
+) -> list[Segment]:
+    """Translate segments, calling `translate` with the sentences of each round.
 
     `warnings` collects what is doubtful, by source segment.
     """
@@ -72,9 +73,9 @@ def translation_rounds(
         trims = [strip_edges(flat[i][0]) for i in pending]
         masked = [MaskedSegment(inner, stand_ins) for _, inner, _ in trims]
         requests = [_requests(one) if not one.too_deep else [] for one in masked]
-        # One yield a round, so that all sentences of all segments share batches.
-        yielded = [request for own in requests for request in own]
-        replies = iter((yield yielded) if yielded else [])
+        # One call a round, so that all sentences of all segments share batches.
+        sentences = [request for own in requests for request in own]
+        replies = iter(translate(sentences) if sentences else [])
         for i, one, (before, _, after), own in zip(pending, masked, trims, requests, strict=True):
             if not own:
                 continue
@@ -96,7 +97,7 @@ def translation_rounds(
         complete = len(joined) == len(own_parts) and same_structure(source, whole)
         done.append(whole if complete else None)
     failed = [i for i, segment in enumerate(done) if segment is None]
-    pieced = yield from _piecewise([sources[i] for i in failed])
+    pieced = _piecewise([sources[i] for i in failed], translate)
     for i, segment in zip(failed, pieced, strict=True):
         done[i] = segment
         warnings[segments[i]] = QualityWarning("translated in pieces, between its codes")
@@ -145,7 +146,7 @@ def _has_letters(text: str) -> bool:
     return any(character.isalpha() for character in text)
 
 
-def _piecewise(segments: Sequence[Segment]) -> Rounds:
+def _piecewise(segments: Sequence[Segment], translate: TranslateSentences) -> list[Segment]:
     """Translate each text between two codes by itself; all codes stay in place."""
     requests = [
         SentenceRequest(sentence)
@@ -155,7 +156,7 @@ def _piecewise(segments: Sequence[Segment]) -> Rounds:
         for sentence in split_sentences(_core(item)[1])[0]
         if _has_letters(sentence)
     ]
-    replies = iter((yield requests) if requests else [])
+    replies = iter(translate(requests) if requests else [])
     return [
         tuple(_piece(item, replies) if isinstance(item, str) else item for item in segment)
         for segment in segments

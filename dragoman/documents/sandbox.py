@@ -25,11 +25,10 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple
 
 from dragoman.documents.document import Document, DocumentError, ReadOptions
 from dragoman.documents.formats import format_named, read
@@ -37,9 +36,10 @@ from dragoman.documents.inline import SentenceResult
 from dragoman.documents.report import Report, ReportRow, report_of
 from dragoman.documents.rounds import (
     SentenceRequest,
+    TranslateSentences,
     UniqueSegments,
     language_sample,
-    translation_rounds,
+    translate_segments,
 )
 from dragoman.documents.segment import texts
 from dragoman.storage.limits import address_space, limit_process
@@ -50,7 +50,6 @@ _MOST_GROWTH = 2**26  # bytes of address space that files may leave behind in a 
 _WINDOW = 32  # segments translated together; progress is reported after each window
 _TRIES = 20
 _NICENESS = 5  # the translator has priority
-Rounds: TypeAlias = Generator[list[SentenceRequest], list[SentenceResult], bytes]
 
 
 @dataclass(frozen=True)
@@ -112,6 +111,7 @@ class Reader:
         self._files = 0
         self._growth = 0  # address space that its files have left behind
         self._late = False
+        self._ends = False  # after its last answer; it may still run for a moment
         self.done = 0  # translated segments of the current file
         self.report = Report([])  # on the current file, once it is translated
 
@@ -140,12 +140,12 @@ class Reader:
         answer, _ = self._exchange({"open": message}, raw)
         return FileSummary(*answer["summary"])
 
-    def rounds(self) -> Rounds:
-        """Translate the file: yield sentences, receive their results; return the written file."""
-        answer, written = self._exchange({"begin": True})
+    def translate(self, translate: TranslateSentences) -> bytes:
+        """Translate the file with a function for its sentences, and return the written file."""
+        answer, written = self._exchange({"translate": True})
         while "sentences" in answer:
             self.done = answer["done"]
-            results = yield [SentenceRequest(*sentence) for sentence in answer["sentences"]]
+            results = translate([SentenceRequest(*sentence) for sentence in answer["sentences"]])
             answer, written = self._exchange({"results": results})
         self.report = Report([ReportRow(*row) for row in answer["report"]])
         return written
@@ -158,7 +158,7 @@ class Reader:
     def reusable(self) -> bool:
         """Whether the process may read another file: alive, and not grown by those before."""
         is_fresh = self._files < _MOST_FILES and self._growth <= _MOST_GROWTH
-        return is_fresh and self._process.poll() is None
+        return is_fresh and not self._ends and self._process.poll() is None
 
     def kill(self) -> None:
         """End the process; a caller waiting for its answer gets an error."""
@@ -211,6 +211,7 @@ class Reader:
         finally:
             timer.cancel()
         self._growth = answer.pop("growth", self._growth)
+        self._ends = answer.pop("ends", False)
         if "error" in answer:
             raise DocumentError(answer["error"])
         # A bug of ours, not of the file: raise it with its traceback.
@@ -253,14 +254,21 @@ def _receive(stream: BinaryIO | Any) -> tuple[dict[str, Any], bytes]:
 # The reading process
 
 
+class _OtherFileError(Exception):
+    """The client turned to another file before this one was translated."""
+
+    def __init__(self, message: dict[str, Any], blob: bytes):
+        self.message, self.blob = message, blob
+
+
 class _ReaderProcess:
     """The state of the reading process: the current file, and its progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
         # Memory of Python itself and its libraries, before any file.
         self._base = address_space()
         self._document = Document([], lambda segments: b"")
-        self._rounds: Rounds | None = None
         self._done = 0
         self._report = Report([])
         self._cpu_s = 0
@@ -277,20 +285,11 @@ class _ReaderProcess:
         limit_process(0, self._cpu_s)
         if "unchanged" in message:
             return {}, self._document.write(self._document.segments)
-        if "begin" in message:
-            self._rounds = self._translating()
-            return self._advance(self._rounds.__next__)
-        assert self._rounds is not None
-        results = [
-            SentenceResult(text, tuple(map(tuple, links)), *more)
-            for text, links, *more in message["results"]
-        ]
-        send = self._rounds.send
-        return self._advance(lambda: send(results))
+        written = self._translated()
+        return {"report": self._report.rows}, written
 
     def put_away(self) -> int:
         """Forget the file; return how much address space is left of this and earlier ones."""
-        self._rounds = None
         self._document = Document([], lambda segments: b"")
         self._report = Report([])
         return address_space() - self._base
@@ -309,22 +308,31 @@ class _ReaderProcess:
             )
         return FileSummary(len(segments), characters, language_sample(segments))
 
-    def _translating(self) -> Rounds:
+    def _translated(self) -> bytes:
         document = self._document
         unique = UniqueSegments(document.segments)
         self._done = 0
         for window in unique.windows(_WINDOW):
-            done = yield from translation_rounds(window, document.warnings)
-            self._done += unique.add(window, done)
-        translated = unique.translated()
-        self._report = report_of(document, translated)
-        return document.write(translated)
+            translated = translate_segments(window, self._ask, document.warnings)
+            self._done += unique.add(window, translated)
+        every = unique.translated()
+        self._report = report_of(document, every)
+        return document.write(every)
 
-    def _advance(self, step: Callable[[], list[SentenceRequest]]) -> tuple[dict[str, Any], bytes]:
+    def _ask(self, sentences: list[SentenceRequest]) -> list[SentenceResult]:
+        """Have the client translate sentences."""
         try:
-            return {"sentences": step(), "done": self._done}, b""
-        except StopIteration as end:
-            return {"report": self._report.rows}, end.value
+            _send(self._out, {"sentences": sentences, "done": self._done})
+            message, blob = _receive(sys.stdin.buffer)
+        except (EOFError, BrokenPipeError):
+            os._exit(0)  # not raised: to the main loop it would look like an error of a parser
+        if "results" not in message:
+            raise _OtherFileError(message, blob)
+        limit_process(0, self._cpu_s)  # of each step
+        return [
+            SentenceResult(text, tuple(map(tuple, links)), *more)
+            for text, links, *more in message["results"]
+        ]
 
 
 def main() -> None:
@@ -335,7 +343,7 @@ def main() -> None:
     # Anything a parser prints goes to standard error: the pipe may carry only frames.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    process = _ReaderProcess()
+    process = _ReaderProcess(out)
     while True:
         try:
             message, blob = _receive(sys.stdin.buffer)
@@ -344,7 +352,12 @@ def main() -> None:
         reusable = True
         written = b""
         try:
-            answer, written = process.answer(message, blob)
+            while True:
+                try:
+                    answer, written = process.answer(message, blob)
+                    break
+                except _OtherFileError as other:
+                    message, blob = other.message, other.blob
         # After this error the process cannot be trusted to work.
         except MemoryError:
             answer, reusable = {"error": "it takes too much memory to read."}, False
@@ -356,6 +369,7 @@ def main() -> None:
             answer, reusable = {"defect": traceback.format_exc()}, False
         if "report" in answer or "error" in answer:  # done with this file
             answer["growth"] = process.put_away()
+        answer["ends"] = not reusable
         with suppress(BrokenPipeError):
             _send(out, answer, written)
         if not reusable:

@@ -1,62 +1,41 @@
-"""Run the rounds of a document (`rounds.py`) through a translator's pipeline."""
+"""Translate the sentences of a document (`rounds.py`) with a translator's pipeline."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from dragoman.decode.pipeline import Pipeline
-from dragoman.decode.query import Life, Steps, together
+from dragoman.decode.query import Search
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
 from dragoman.documents.inline import SentenceResult
-from dragoman.documents.rounds import SentenceRequest
+from dragoman.documents.rounds import SentenceRequest, TranslateSentences
 from dragoman.text.detect import detect
 
-T = TypeVar("T")
 
-
-def run_rounds(
-    translator: Translator,
-    rounds: Generator[list[SentenceRequest], list[SentenceResult], T],
-    request: Request,
-    on_round: Callable[[], None] = lambda: None,
-) -> T:
-    """Run rounds to their end with a translator, and return their result."""
+def sentence_translator(
+    translator: Translator, request: Request, on_round: Callable[[], None] = lambda: None
+) -> TranslateSentences:
+    """Return a function that translates sentences; it calls `on_round` before each round."""
     request = translator.check(request)
-    return translator.run(in_pipeline(translator.pipeline, rounds, request, on_round))
+    search = translator.search(request)
 
-
-def in_pipeline(
-    pipeline: Pipeline,
-    rounds: Generator[list[SentenceRequest], list[SentenceResult], T],
-    request: Request,
-    on_round: Callable[[], None] = lambda: None,
-) -> Life[T]:
-    """Run rounds as a coroutine of the pipeline, for callers that must not block."""
-    steps = Steps(rounds)
-    while not steps.is_done:
+    def translate(sentences: list[SentenceRequest]) -> list[SentenceResult]:
         on_round()
-        steps.send((yield from _translate(pipeline, steps.wants, request)))
-    return steps.result
+        return translate_sentences(translator.pipeline, sentences, request, search)
+
+    return translate
 
 
-def _translate(
-    pipeline: Pipeline, sentences: Sequence[SentenceRequest], request: Request
-) -> Life[list[SentenceResult]]:
+def translate_sentences(
+    pipeline: Pipeline, sentences: Sequence[SentenceRequest], request: Request, search: Search
+) -> list[SentenceResult]:
     results: list[SentenceResult] = [SentenceResult("")] * len(sentences)
     # Word links cost time, and on a GPU the faster search: only sentences with tags get them.
-    kinds = [
-        [row for row, sentence in enumerate(sentences) if sentence.linked is linked]
-        for linked in (False, True)
-    ]
-    plain, linked = yield from together(
-        [
-            pipeline.translate([sentences[row].text for row in rows], own_request)
-            for rows, own_request in zip(kinds, (request, pipeline.linking(request)), strict=True)
-        ]
-    )
-    for rows, translations in zip(kinds, (plain, linked), strict=True):
+    for linked, own_request in ((False, request), (True, pipeline.linking(request))):
+        rows = [row for row, sentence in enumerate(sentences) if sentence.linked is linked]
+        texts = [sentences[row].text for row in rows]
+        translations = pipeline.translate(texts, own_request, search)
         for row, translation in zip(rows, translations, strict=True):
             results[row] = sentence_result(translation)
     return results

@@ -11,7 +11,6 @@ from dragoman.bundle.folder import ONNX, Bundle
 from dragoman.bundle.gate import GATE
 from dragoman.engine.adapter_routing import AdapterRouter
 from dragoman.engine.lazy import LazyEngine, can_load_lazily
-from dragoman.engine.onnx.graphs import beyond_graphs
 from dragoman.engine.protocol import Engine
 from dragoman.errors import ConfigError, needs_torch
 
@@ -63,5 +62,8 @@ def _engine(
 
 
 def _suits_onnx(bundle: Bundle) -> bool:
-    without_torch = find_spec("torch") is None and not beyond_graphs(bundle.config.model)
-    return bundle.engine == ONNX or without_torch
+    if bundle.engine == ONNX or find_spec("torch") is not None:
+        return bundle.engine == ONNX
+    from dragoman.engine.onnx.graphs import beyond_graphs
+
+    return not beyond_graphs(bundle.config.model)

@@ -1,16 +1,15 @@
 """The service's own routes: /v1/..., health and metrics."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from dragoman.decode.promises.glossary import Glossary
 from dragoman.serve import openai, schemas
 from dragoman.serve.door import MeteredRoute, costs, paying, read_json
 from dragoman.serve.requests import body_of, described, refusals, service_of, written
 from dragoman.serve.served_models import NAMES
+from dragoman.text.glossary import Glossary
 
 router = APIRouter(tags=["dragoman"], route_class=MeteredRoute)
 
@@ -25,8 +24,9 @@ async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     body = await read_json(request, schemas.TranslateRequest)
     texts = [body.text] if isinstance(body.text, str) else body.text
-    glossary = schemas.glossary_of(body.glossary)
-    found = await service_of(request).translate(
+    service, client = service_of(request), paying(request)
+    glossary = await service.glossary(client, body.glossary)
+    found = await service.translate(
         texts,
         body.source,
         body.target or "",
@@ -35,10 +35,10 @@ async def translate(request: Request) -> Response:
         alignments=body.alignments,
         confidence=body.confidence,
         glossary=glossary,
-        client=paying(request),
+        client=client,
     )
     if glossary.terms:
-        await asyncio.to_thread(_add_uses, glossary, texts, found)
+        await service.work(client, _add_uses, glossary, texts, found)
     return written(schemas.TranslateResponse(translations=found))
 
 

@@ -52,6 +52,7 @@ def create_app(
         # FastAPI's own pages load scripts from other sites; /docs is one of ours.
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,  # `pages` serves it
         # Such a redirect would go to the host that the client named.
         redirect_slashes=False,
     )
@@ -64,7 +65,7 @@ def create_app(
         # `include_router` would match in two steps: a sixth of the time of a short request.
         app.router.routes.extend(part.router.routes)
     error_handlers.install(app)
-    _describe(app, bool(service.keys))
+    _describe(app, bool(service.keys), root_path.rstrip("/"))
     limits = service.limits
     app.add_middleware(
         Guard,
@@ -88,7 +89,7 @@ def create_app(
     return app
 
 
-def _describe(app: FastAPI, keys: bool) -> None:
+def _describe(app: FastAPI, keys: bool, root_path: str) -> None:
     """Add bodies and keys to the OpenAPI document, since FastAPI does not know about them."""
     plain = app.openapi
 
@@ -97,6 +98,8 @@ def _describe(app: FastAPI, keys: bool) -> None:
         if app.openapi_schema is not None:
             return app.openapi_schema
         document = plain()
+        if root_path:
+            document["servers"] = [{"url": root_path}]
         components = document.setdefault("components", {})
         for name, schema in BODIES.items():
             body = schema.model_json_schema(ref_template="#/components/schemas/{model}")

@@ -127,7 +127,7 @@ class _Search(_Job):
 
 
 @dataclass(eq=False)
-class _Worker:
+class _SliceWorker:
     """The work on one slice."""
 
     progress: float = field(default_factory=time.monotonic)  # time of its last step
@@ -173,7 +173,7 @@ class Batcher:
         self._seconds_per_line, self._seconds_per_work = 0.05, 1e-4  # running means
         # By client: how long its work took, relative to the work of others.
         self._times: defaultdict[str, float] = defaultdict(lambda: 1.0)
-        self._busy: set[_Worker] = set()
+        self._busy: set[_SliceWorker] = set()
         self._stopped = False
         self._loop: asyncio.Task[None] | None = None
 
@@ -315,7 +315,7 @@ class Batcher:
                 # Decided before the slice is taken, which empties the queue.
                 alone = not self._busy and not self._has_company()
                 slice_ = self._slice()
-                worker = _Worker()
+                worker = _SliceWorker()
                 worker.may_go_on.set()
                 self._busy.add(worker)
                 worker.task = asyncio.create_task(self._work(worker, slice_, alone))
@@ -344,14 +344,14 @@ class Batcher:
         furthest.may_go_on.clear()
         return True
 
-    def _may_wait(self, worker: _Worker) -> bool:
+    def _may_wait(self, worker: _SliceWorker) -> bool:
         """Tell whether pausing a slice pays off. For a look it always does: looks take longer than
         their work says."""
         if any(isinstance(job, _Call) for job in worker.jobs):
             return self._lead(worker) > 0
         return self.workers > 1 and min(self._lead(worker), worker.work) > _PAUSED_FOR
 
-    def _next_paused(self) -> _Worker | None:
+    def _next_paused(self) -> _SliceWorker | None:
         """Return a paused worker whose client is no longer ahead of the queue."""
         paused = [worker for worker in self._busy if worker.paused]
         if not paused:
@@ -359,13 +359,13 @@ class Batcher:
         first = min(paused, key=self._lead)
         return first if self._lead(first) <= 0 else None
 
-    def _lead(self, worker: _Worker) -> float:
+    def _lead(self, worker: _SliceWorker) -> float:
         """Return by how many positions a slice's client is ahead of the next in the queue."""
         if (client := worker.only_client) is None or not self._queue:
             return 0.0
         return self._queue.lead(client)
 
-    async def _work(self, worker: _Worker, slice_: list[_Job], alone: bool) -> None:
+    async def _work(self, worker: _SliceWorker, slice_: list[_Job], alone: bool) -> None:
         """Work on a slice, batch by batch. A single job in an idle service gets all cores, if
         there are enough."""
         try:
@@ -421,7 +421,7 @@ class Batcher:
         """Return a job's work, scaled up if its client's work has taken longer than others'."""
         return job.work * max(1.0, self._times[job.round.client])
 
-    async def _search(self, worker: _Worker, batch: list[_Job], at_once: int) -> None:
+    async def _search(self, worker: _SliceWorker, batch: list[_Job], at_once: int) -> None:
         batch = [job for job in batch if not job.done.done()]
         if not batch:
             return
@@ -479,7 +479,7 @@ class Batcher:
             if self._looked > 10 * _LOOKED:
                 self._looked_s, self._looked = self._looked_s / 2, self._looked / 2
 
-    def _on_thread(self, worker: _Worker, batch: list[_Job], at_once: int) -> Sequence[Any]:
+    def _on_thread(self, worker: _SliceWorker, batch: list[_Job], at_once: int) -> Sequence[Any]:
         """Compute the answers to a batch, in a thread of the engine."""
 
         def on_step() -> None:

@@ -4,7 +4,6 @@ DeepL's official clients work unchanged if they get this service's address. A ke
 `Authorization: DeepL-Auth-Key KEY`, or as to the other routes. Errors are `{"message": …}`.
 """
 
-import asyncio
 import csv
 import io
 import secrets
@@ -16,13 +15,15 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
-from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.documents.formats import BY_NAME, TAGGED
 from dragoman.serve import schemas
 from dragoman.serve.documents import DocumentJob, as_file, jobs_of
 from dragoman.serve.door import FORMS, JSON, DeeplRoute, costs, paying, read_fields, read_upload
+from dragoman.serve.keys import Client
 from dragoman.serve.requests import A_FILE, body_of, described, refusals, service_of, written
 from dragoman.serve.served_models import NAMES
+from dragoman.serve.service import Service
+from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.languages import AUTO
 
 router = APIRouter(prefix="/v2", tags=["DeepL"], route_class=DeeplRoute)
@@ -95,10 +96,10 @@ class Glossaries:
         del self._kept[kept.key]
         self._ready.pop(kept.key, None)
 
-    async def terms(self, kept: _Kept) -> Glossary:
+    async def terms(self, kept: _Kept, service: Service, client: Client) -> Glossary:
         glossary = self._ready.get(kept.key)
         if glossary is None:
-            glossary = await asyncio.to_thread(Glossary.parse, kept.entries)
+            glossary = await service.work(client, Glossary.parse, kept.entries)
         self._keep_ready(kept.key, glossary)
         return glossary
 
@@ -149,7 +150,10 @@ def _kept(request: Request, key: str) -> _Kept:
 
 async def _glossary(request: Request, fields: Mapping[str, Any]) -> Glossary:
     key = _text(fields, "glossary_id", "")
-    return await _glossaries(request).terms(_kept(request, key)) if key else NO_TERMS
+    if not key:
+        return NO_TERMS
+    kept = _kept(request, key)
+    return await _glossaries(request).terms(kept, service_of(request), paying(request))
 
 
 @router.post(
@@ -264,7 +268,7 @@ async def create_glossary(request: Request) -> Response:
         except csv.Error as error:
             raise HTTPException(400, f"entries: it is not CSV ({error}).") from None
         entries = "".join("\t".join(row[:2]) + "\n" for row in rows if row)
-    glossary = await asyncio.to_thread(Glossary.parse, entries)
+    glossary = await service_of(request).work(paying(request), Glossary.parse, entries)
     info = schemas.DeeplGlossary(
         glossary_id=secrets.token_hex(16),
         name=_text(fields, "name", "", _LONGEST_NAME),

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import Format, format_of, translated_name
 from dragoman.documents.report import Report
@@ -28,9 +27,10 @@ from dragoman.serve import schemas
 from dragoman.serve.batcher import StoppingError
 from dragoman.serve.door import FORMS, MeteredRoute, costs, paying, read_upload
 from dragoman.serve.keys import Client
-from dragoman.serve.requests import A_FILE, body_of, refusals, written
+from dragoman.serve.requests import A_FILE, body_of, refusals, service_of, written
 from dragoman.serve.served_models import Route
 from dragoman.serve.service import Service
+from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.languages import AUTO
 
 router = APIRouter(tags=["documents"], route_class=MeteredRoute)
@@ -284,14 +284,17 @@ def as_file(job: DocumentJob) -> Response:
 async def upload(request: Request) -> Response:
     """Translate a file; the end of its name tells its format."""
     sent = await read_upload(request)
-    glossary = await asyncio.to_thread(Glossary.parse, sent.fields.get("glossary", ""))
+    client = paying(request)
+    glossary = NO_TERMS
+    if terms := sent.fields.get("glossary", ""):
+        glossary = await service_of(request).work(client, Glossary.parse, terms)
     job = jobs_of(request).begin(
         sent.name,
         sent.raw,
         sent.fields.get("source", AUTO),
         sent.fields.get("target", ""),
         glossary,
-        paying(request),
+        client,
         prefer=sent.fields.get("prefer", ""),
     )
     return written(job.status())

@@ -20,10 +20,9 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
-from python_multipart.multipart import parse_options_header
 
 from dragoman.serve.keys import Client
-from dragoman.serve.multipart import MOST_FIELDS, UploadedFile, read_form
+from dragoman.serve.multipart import MOST_FIELDS, UploadedFile, header_options, read_form
 from dragoman.serve.requests import service_of
 from dragoman.serve.server import client_of
 from dragoman.text.strings import unwritable_in
@@ -181,7 +180,7 @@ def _kind(request: Request) -> str:
 
 def _check_charset(request: Request) -> None:
     """Refuse every charset but UTF-8: some of Python's codecs take quadratic time."""
-    _, options = parse_options_header(request.headers.get("content-type"))
+    options = header_options(request.headers.get("content-type", ""))
     charset = options.get(b"charset", b"utf-8").decode("latin-1").strip().lower()
     if charset not in _CHARSETS:
         raise HTTPException(415, "Content-Type: the only charset that is read is UTF-8.")

@@ -1,5 +1,5 @@
 """A LibreTranslate-compatible API: /translate, /translate_file, /detect, /languages, /suggest,
-/health, /spec and /frontend/settings.
+/health and /frontend/settings.
 
 LibreTranslate's clients work unchanged, and so do Apertium APy's (OmegaT's plugin), which use
 GET /translate and /listPairs. Bodies are JSON or forms, or the fields come in the query string. A
@@ -216,12 +216,6 @@ async def languages(request: Request) -> Response:
 async def health() -> Response:
     """Answer like /healthz."""
     return written(schemas.Health(status="ok"))
-
-
-@router.get("/spec", include_in_schema=False, openapi_extra=_OPEN)
-async def spec(request: Request) -> Response:
-    """Answer like /openapi.json."""
-    return JSONResponse(request.app.openapi())
 
 
 @router.get("/frontend/settings", response_model=schemas.LibreSettings, openapi_extra=_OPEN)

@@ -21,6 +21,8 @@ MOST_FIELDS = 200
 _new_file = partial(SpooledTemporaryFile[bytes], max_size=64 * 1024)
 # It warns of every malformed form, and clients send those.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
+# Parsing takes quadratic time in their number, even within quotes.
+_MOST_SEMICOLONS = 30
 
 
 class UploadedFile(NamedTuple):
@@ -35,7 +37,7 @@ async def read_form(
 
     `most_bytes` bounds everything but the files.
     """
-    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    boundary = header_options(content_type).get(b"boundary")
     if not boundary:
         raise HTTPException(400, "the form names no boundary in its Content-Type.")
     form = _Form(most_bytes, most_files)
@@ -63,6 +65,13 @@ async def read_form(
         raise HTTPException(507, f"no room for the file ({error.strerror}).") from None
     finally:
         form.close()
+
+
+def header_options(header: str) -> dict[bytes, bytes]:
+    """Return the parameters of a Content-Type or Content-Disposition by name."""
+    if header.count(";") > _MOST_SEMICOLONS:
+        raise HTTPException(400, f"a header has more than {_MOST_SEMICOLONS} semicolons.")
+    return parse_options_header(header)[1]
 
 
 class _Form:
@@ -98,7 +107,7 @@ class _Form:
         self._value.clear()
 
     def on_headers_finished(self) -> None:
-        _, options = parse_options_header(self._disposition)
+        options = header_options(self._disposition.decode("latin-1"))
         if b"name" not in options:
             raise HTTPException(400, "a part of the form has no name in its Content-Disposition.")
         self._name = _decoded(options[b"name"])

@@ -129,6 +129,7 @@ async def complete(request: Request) -> Response:
     body = await read_json(request, schemas.ChatRequest)
     service, client = service_of(request), paying(request)
     source, target = _languages(body.model, service.models)
+    glossary = await service.glossary(client, body.glossary)
 
     async def translated(texts: list[str]) -> list[schemas.Translated]:
         return await service.translate(
@@ -136,7 +137,7 @@ async def complete(request: Request) -> Response:
             source,
             target,
             nbest=body.n,
-            glossary=schemas.glossary_of(body.glossary),
+            glossary=glossary,
             client=client,
         )
 

@@ -1,10 +1,11 @@
-"""Serve the page, its style sheets and its scripts, and no other file."""
+"""Serve the page, its style sheets, its scripts and the OpenAPI document, and no other file."""
 
 import mimetypes
 from functools import cache
 from importlib import resources
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.responses import JSONResponse
 
 from dragoman.config.plugins import import_lab
 from dragoman.serve import PAGES
@@ -53,6 +54,17 @@ async def index() -> Response:
 @router.get("/docs", openapi_extra=_OPEN)
 async def docs() -> Response:
     return _file("docs.html")
+
+
+# LibreTranslate's clients ask for /spec.
+@router.get("/spec", openapi_extra=_OPEN)
+@router.get("/openapi.json", openapi_extra=_OPEN)
+async def spec(request: Request) -> Response:
+    state = request.app.state
+    # Rendered once: it takes the event loop's time, and needs no key.
+    if not hasattr(state, "spec"):
+        state.spec = JSONResponse(request.app.openapi()).body
+    return Response(state.spec, media_type="application/json")
 
 
 @router.get("/static/{name}", openapi_extra=_OPEN)

@@ -13,7 +13,6 @@ from pydantic import (
     model_validator,
 )
 
-from dragoman.decode.promises.glossary import NO_TERMS, Glossary
 from dragoman.text.languages import AUTO
 
 # Unicode category Cc without tab and line ends.
@@ -40,10 +39,6 @@ Texts = Annotated[
 
 
 Terms = Annotated[list[tuple[Text, Text]], Field(max_length=1000)]
-
-
-def glossary_of(terms: list[tuple[str, str]]) -> Glossary:
-    return Glossary.of(terms) if terms else NO_TERMS
 
 
 class Error(BaseModel):

@@ -25,7 +25,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Model:
+class ServedModel:
     name: str
     translator: InspectableTranslator
 
@@ -42,7 +42,7 @@ class Model:
 class Route:
     """The model and the languages for a text."""
 
-    model: Model
+    model: ServedModel
     source: str
     target: str
     detected: Detected | None
@@ -50,7 +50,7 @@ class Route:
 
 
 class Models:
-    def __init__(self, models: Sequence[Model]):
+    def __init__(self, models: Sequence[ServedModel]):
         self.models = list(models)
         self._languages: list[Languages] = [m.translator.codec.languages for m in self.models]
 
@@ -64,7 +64,7 @@ class Models:
         for folder in folders:
             each += [str(bundle) for bundle in models_in(Path(folder))] or [folder]
         load = InspectableTranslator.load
-        return cls([Model(_name(folder), load(folder, device, engine)) for folder in each])
+        return cls([ServedModel(_name(folder), load(folder, device, engine)) for folder in each])
 
     @property
     def languages(self) -> dict[str, list[str]]:

@@ -4,29 +4,20 @@ import asyncio
 import gc
 import json
 import os
-import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from fastapi import HTTPException
 
-from dragoman.decode.promises.glossary import NO_TERMS, Glossary
-from dragoman.decode.query import (
-    Answer,
-    BudgetError,
-    Hypotheses,
-    Life,
-    Query,
-    Steps,
-    begun_together,
-)
+from dragoman.decode.query import Answer, BudgetError, Hypotheses, Query
 from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.searcher import Searcher
@@ -34,8 +25,10 @@ from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import Format
-from dragoman.documents.sandbox import Reader, ReaderLimits, Rounds
-from dragoman.documents.translate import in_pipeline
+from dragoman.documents.inline import SentenceResult
+from dragoman.documents.rounds import SentenceRequest
+from dragoman.documents.sandbox import Reader, ReaderLimits
+from dragoman.documents.translate import translate_sentences
 from dragoman.serve import schemas
 from dragoman.serve.answers import translated
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
@@ -44,6 +37,8 @@ from dragoman.serve.keys import Client, Key, Keys
 from dragoman.serve.prometheus import Metrics
 from dragoman.serve.readers import Readers
 from dragoman.serve.served_models import Models, Route
+from dragoman.serve.text_threads import Caller, TextThreads, Turns, until_cancelled
+from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.segments import split_sentences
 
 T = TypeVar("T")
@@ -54,9 +49,6 @@ _SUGGESTED_BYTES = 100 * 2**20  # for each pair of languages
 # documents. A reader is held until its file is translated; mostly it waits for the engine.
 _READERS, _MARKUP_READERS = 8, 8
 _MARKUP = ReaderLimits(cpu_s=5, wall_s=20.0)
-# Texts of so many characters, with so many terms, are split in a millisecond. Passing them to a
-# thread would take as long.
-_SHORT, _FEW_TERMS = 300, 50
 # Comparisons of words with terms that begin alike, in a request and in a document: half a second
 # and 20 s.
 _COMPARED, _COMPARED_IN_DOCUMENT = 50_000, 2_000_000
@@ -87,25 +79,54 @@ class Limits:
 
 
 class _Text(NamedTuple):
-    """A text that is being translated; `steps` is the pipeline's progress on its sentences."""
+    """A text to translate, split into sentences."""
 
     route: Route
     sentences: list[str]
     gaps: list[str]
-    steps: Steps[list[Query], list[Answer], list[Translation]]
 
 
-@dataclass
-class _Budget:
-    """The work that a request may still cause."""
+class _PaidSearch:
+    """The `Search` of a request, within the work that the request may cause.
 
-    left: int
+    First searches are refused as a whole if they are too much. Searches of repairs that exceed what
+    is left get an error instead of an answer. `open_group` announces further first searches.
+    """
 
-    def pays(self, work: int) -> bool:
-        if work > self.left:
-            return False
-        self.left -= work
-        return True
+    def __init__(self, service: "Service", caller: Caller, client: str):
+        self._service, self._caller, self._client = service, caller, client
+        self._first = 0  # work of first searches
+        self._left = service.limits.max_work
+        self._is_first = True
+        self.searcher: Searcher
+
+    def open_group(self, searcher: Searcher) -> None:
+        """Expect the first queries of texts that share a model."""
+        self.searcher, self._is_first = searcher, True
+
+    def __call__(self, queries: list[Query]) -> list[Answer]:
+        work = [*map(self.searcher.work, queries)]
+        batcher = self._service.batcher
+        if self._is_first:
+            self._is_first = False
+            self._first += sum(work)
+            self._left -= sum(work)
+            self._service.check_work(self._first)
+            first = batcher.search(self.searcher, queries, self._client)
+            return [*self._caller.wait(first)]
+        answers: list[Answer] = [BudgetError("the request may cause no more work.")] * len(queries)
+        rows = []
+        for row, own in enumerate(work):
+            # A repair must fit into a slice, too.
+            if own <= min(self._left, batcher.slice_work):
+                self._left -= own
+                rows.append(row)
+        if rows:
+            paid = [queries[row] for row in rows]
+            later = batcher.search(self.searcher, paid, self._client, admitted=True)
+            for row, hypotheses in zip(rows, self._caller.wait(later), strict=True):
+                answers[row] = hypotheses
+        return answers
 
 
 class Service:
@@ -141,8 +162,10 @@ class Service:
         self.batcher = Batcher(self._engine, limits.queue_lines, workers=workers)
         self.stopping = False
         self._streams: set[asyncio.Timeout] = set()
-        # One thread: text work holds the interpreter lock, so more would only slow the event loop.
-        self._splitting = ThreadPoolExecutor(1, thread_name_prefix="split")
+        # Every request has a line in the queue, so the queue's limit is one for threads, too.
+        self._text_threads = TextThreads(limits.queue_lines)
+        # Not those of texts: a paragraph of a document may take seconds without a pause.
+        self._document_turns = Turns()
         self.readers = Readers(_READERS)
         self.markup_readers = Readers(_MARKUP_READERS, _MARKUP)
         self._cache: OrderedDict[tuple[object, ...], schemas.Translated] = OrderedDict()
@@ -228,7 +251,15 @@ class Service:
         await self.batcher.close()
         self.readers.close()
         self.markup_readers.close()
-        self._splitting.shutdown(wait=False, cancel_futures=True)
+        self._text_threads.close()
+
+    async def work(self, client: Client, function: Callable[..., T], *arguments: object) -> T:
+        """Run a function of texts in its turn, so that it delays neither the event loop nor other
+        clients."""
+        return await self._text_threads.run(lambda caller: function(*arguments), client.name)
+
+    async def glossary(self, client: Client, terms: list[tuple[str, str]]) -> Glossary:
+        return await self.work(client, Glossary.of, terms) if terms else NO_TERMS
 
     async def translate(
         self,
@@ -259,7 +290,7 @@ class Service:
         return [answer for text in texts if (answer := answers[text]) is not None]
 
     def _remembered(self, key: tuple[object, ...]) -> schemas.Translated | None:
-        answer = self._cache.get(key)
+        answer = self._cache.get(key) if self._cache else None
         if answer is not None:
             self.metrics.cached += 1
         return answer
@@ -284,94 +315,44 @@ class Service:
         glossary: Glossary,
         client: str,
     ) -> list[schemas.Translated]:
-        """Translate all sentences of all texts together."""
+        """Translate all sentences of all texts, those of one model together."""
         # Every text has at least one sentence. A request that the queue has no room for is refused
         # before it is split.
         self.batcher.admit(client, len(texts))
-        options = Request(nbest=nbest, alignments=alignments, glossary=glossary)
-        plan = partial(self._plan, texts, source, target, beam, options)
-        planned, work = await self._aside(texts, plan, glossary)
-        # Repairs may use what the first searches leave of the request's work.
-        budget = _Budget(self.limits.max_work - work)
-        # Texts of one model share searches; different models work side by side.
-        of_model: dict[int, list[_Text]] = {}
-        for text in planned:
-            of_model.setdefault(id(text.route.model), []).append(text)
-        models = of_model.values()
-        await asyncio.gather(*(self._finish(some, budget, client, glossary) for some in models))
-        return [
-            translated(text.route, text.steps.result, text.gaps, alignments, confidence)
-            for text in planned
-        ]
 
-    async def _finish(
-        self, texts: Sequence[_Text], budget: _Budget, client: str, glossary: Glossary
-    ) -> None:
-        """Finish the texts of one model together."""
-        steps = Steps(begun_together([text.steps for text in texts]))
-        sentences = [sentence for text in texts for sentence in text.sentences]
+        def work(caller: Caller) -> list[schemas.Translated]:
+            options = Request(
+                nbest=nbest, alignments=alignments, glossary=glossary, on_text=caller.pause
+            )
+            split = self._split(texts, source, target, beam, options)
+            search = _PaidSearch(self, caller, client)
+            groups: dict[tuple[int, str, str, str], list[_Text]] = {}
+            for text in split:
+                route = text.route
+                key = id(route.model), route.source, route.target, route.note
+                groups.setdefault(key, []).append(text)
+            found: dict[int, list[Translation]] = {}
+            for group in groups.values():
+                every = iter(_translate_group(group, beam, options, search))
+                found.update((id(text), [*islice(every, len(text.sentences))]) for text in group)
+            return [
+                translated(text.route, found[id(text)], text.gaps, alignments, confidence)
+                for text in split
+            ]
 
-        def aside(function: Callable[[], None]) -> Awaitable[None]:
-            return self._aside(sentences, function, glossary)
-
-        await self._drive(steps, texts[0].route, budget, client, aside)
-
-    async def _drive(
-        self,
-        steps: Steps[list[Query], list[Answer], T],
-        route: Route,
-        budget: _Budget | None,
-        client: str,
-        aside: Callable[[Callable[[], None]], Awaitable[None]],
-    ) -> T:
-        """Answer the queries of a pipeline until it has a result. `aside` does its text work.
-
-        The first queries are paid for already; later ones are charged to the budget. A document
-        has no budget: it submits some queries at a time, so that it leaves room in the queue, and
-        waits where a text would be refused.
-        """
-        searcher = route.model.translator.searcher
-        is_first = True
-        while not steps.is_done:
-            # `wants` are all queries that do not depend on each other.
-            size = len(steps.wants) if budget else _AT_ONCE
-            answers: list[Answer] = []
-            for start in range(0, len(steps.wants), size):
-                some = steps.wants[start : start + size]
-                if budget is None:
-                    answers += await self._patiently(searcher, some, client)
-                elif is_first:
-                    answers += await self.batcher.search(searcher, some, client)
-                else:
-                    answers += await self._affordable(searcher, some, budget, client)
-            is_first = False
-            await aside(partial(steps.send, answers))
-        return steps.result
+        return await self._text_threads.run(work, client)
 
     async def _patiently(
         self, searcher: Searcher, queries: Sequence[Query], client: str
     ) -> list[Hypotheses]:
-        while True:
+        """Search for a document: a few queries at a time, waiting where a text would be refused."""
+        answers: list[Hypotheses] = []
+        while len(answers) < len(queries):
+            some = queries[len(answers) : len(answers) + _AT_ONCE]
             try:
-                return await self.batcher.search(searcher, queries, client)
+                answers += await self.batcher.search(searcher, some, client)
             except BusyError as busy:
                 await asyncio.sleep(busy.retry_after_s)
-
-    async def _affordable(
-        self, searcher: Searcher, queries: Sequence[Query], budget: _Budget, client: str
-    ) -> list[Answer]:
-        """Answer queries; a query that exceeds the budget gets an error instead."""
-        answers: list[Answer] = [BudgetError("the request may cause no more work.")] * len(queries)
-        # A repair must fit into a slice, and into what the request may use.
-        rows = [
-            row
-            for row, work in enumerate(map(searcher.work, queries))
-            if work <= self.batcher.slice_work and budget.pays(work)
-        ]
-        some = [queries[row] for row in rows]
-        hypotheses = await self.batcher.search(searcher, some, client, admitted=True)
-        for row, of_row in zip(rows, hypotheses, strict=True):
-            answers[row] = of_row
         return answers
 
     async def translate_markup(
@@ -419,14 +400,28 @@ class Service:
         readers = readers or self.readers
         if route.note:
             return await readers.run(reader.unchanged)
-        request = _request(route, None, Request(glossary=glossary))
         translator = route.model.translator
-        request = translator.check(request)
-        most = _COMPARED if readers is self.markup_readers else _COMPARED_IN_DOCUMENT
-        compared = _compared(reader.rounds(), glossary, most)
-        rounds = in_pipeline(translator.pipeline, compared, request, lambda: on_done(reader.done))
-        steps = await readers.run(Steps, rounds)
-        return await self._drive(steps, route, None, client, readers.run)
+        request = translator.check(_request(route, None, Request(glossary=glossary)))
+        comparisons = _COMPARED if readers is self.markup_readers else _COMPARED_IN_DOCUMENT
+        turns = self._text_threads.turns if readers is self.markup_readers else self._document_turns
+        caller = Caller(asyncio.get_running_loop(), turns, client)
+        request = replace(request, on_text=caller.pause)
+
+        def search(queries: list[Query]) -> list[Hypotheses]:
+            return caller.wait(self._patiently(translator.searcher, queries, client))
+
+        def translate(sentences: list[SentenceRequest]) -> list[SentenceResult]:
+            nonlocal comparisons
+            on_done(reader.done)
+            comparisons -= sum(glossary.comparisons(sentence.text) for sentence in sentences)
+            if comparisons < 0:
+                raise DocumentError(_ALIKE)
+            return caller.run(
+                lambda _: translate_sentences(translator.pipeline, sentences, request, search)
+            )
+
+        written = asyncio.ensure_future(readers.run(reader.translate, translate))
+        return await until_cancelled(written, caller)
 
     async def inspect(
         self,
@@ -441,12 +436,14 @@ class Service:
         JSON."""
         self.charge([text + (translation or "")], client)
         self.batcher.admit(client.name, 1)
-        check = partial(self._check_inspection, inspection, text, source, target, translation)
-        route, request, work = await self._aside([text, translation or ""], check)
+        route, request, work = await self._text_threads.run(
+            lambda _: self._check_inspection(inspection, text, source, target, translation),
+            client.name,
+        )
         passes = inspection.passes(route.model.translator.config.model)
         if passes > 1:
             work *= passes
-            self._check_work(work)
+            self.check_work(work)
             self._check_time(work)
 
         # With several workers, PyTorch must not take the cores of the others.
@@ -463,46 +460,29 @@ class Service:
 
         return await self.batcher.run(run, work, client.name)
 
-    async def _aside(
-        self, texts: Sequence[str], function: Callable[[], T], glossary: Glossary = NO_TERMS
-    ) -> T:
-        """Run a function in a thread if the texts are long or the terms many."""
-        whole = "".join(texts)
-        # Normalisation may make a text 18 times as long, so its result counts too.
-        is_short = len(whole) <= _SHORT and len(unicodedata.normalize("NFKC", whole)) <= _SHORT
-        if is_short and len(glossary.terms) <= _FEW_TERMS:
-            return function()
-        return await asyncio.get_running_loop().run_in_executor(self._splitting, function)
-
-    def _plan(
+    def _split(
         self, texts: Sequence[str], source: str, target: str, beam: int | None, options: Request
-    ) -> tuple[list[_Text], int]:
-        """Advance texts to their first queries, and return the work of these.
-
-        Texts that would be too much work are refused.
-        """
-        planned: list[_Text] = []
-        total = 0
+    ) -> list[_Text]:
+        """Choose the model of each text and split it into sentences, or refuse the texts."""
         # The cost of finding terms is known before they are looked for.
         if sum(map(options.glossary.comparisons, texts)) > _COMPARED:
             raise HTTPException(413, _ALIKE)
+        split: list[_Text] = []
+        least = 0
         for text in texts:
             route = self.models.route(text, source, target)
             if route.note:
-                planned.append(_Text(route, [text], [], Steps(_unchanged(text))))
+                split.append(_Text(route, [text], []))
                 continue
             translator = route.model.translator
             request = translator.check(_request(route, beam, options))
             sentences, gaps = split_sentences(text, request.source_language)
             # Splitting hundreds of thousands of pieces takes seconds; counting them does not.
             if len(text) > _FEW_CHARACTERS:
-                self._check_work(total + translator.pipeline.least_work(sentences, request))
-            steps = Steps(translator.pipeline.translate(sentences, request))
-            if not steps.is_done:
-                total += sum(map(translator.searcher.work, steps.wants))
-            self._check_work(total)
-            planned.append(_Text(route, sentences, gaps, steps))
-        return planned, total
+                least += translator.pipeline.least_work(sentences, request)
+                self.check_work(least)
+            split.append(_Text(route, sentences, gaps))
+        return split
 
     def _check_inspection(
         self, inspection: Inspection, text: str, source: str, target: str, translation: str | None
@@ -547,7 +527,7 @@ class Service:
                 f"at most {most:g} s: send a shorter text, or leave out `study`.",
             )
 
-    def _check_work(self, work: int) -> None:
+    def check_work(self, work: int) -> None:
         if work > (most := self.limits.max_work):
             raise HTTPException(
                 413,
@@ -562,21 +542,18 @@ _ALIKE = (
 )
 
 
-def _compared(rounds: Rounds, glossary: Glossary, most: int) -> Rounds:
-    """Pass on the rounds of a document, and raise an error if its terms would take too long."""
-    steps = Steps(rounds)
-    while not steps.is_done:
-        most -= sum(glossary.comparisons(sentence.text) for sentence in steps.wants)
-        if most < 0:
-            raise DocumentError(_ALIKE)
-        steps.send((yield steps.wants))
-    return steps.result
-
-
-def _unchanged(text: str) -> Life[list[Translation]]:
-    """Return the text itself without a query."""
-    yield from ()
-    return [Translation(text, (Candidate(text, 0.0),))]
+def _translate_group(
+    texts: Sequence[_Text], beam: int | None, options: Request, search: _PaidSearch
+) -> list[Translation]:
+    """Translate the sentences of texts that share a route."""
+    route = texts[0].route
+    sentences = [sentence for text in texts for sentence in text.sentences]
+    if route.note:
+        return [Translation(sentence, (Candidate(sentence, 0.0),)) for sentence in sentences]
+    translator = route.model.translator
+    search.open_group(translator.searcher)
+    request = translator.check(_request(route, beam, options))
+    return translator.pipeline.translate(sentences, request, search)
 
 
 def _request(route: Route, beam: int | None, options: Request) -> Request:

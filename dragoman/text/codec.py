@@ -12,6 +12,7 @@ other source contains. The mark of a target is dropped.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
 from dragoman.storage.safe_read import parse_json
 from dragoman.text.languages import LANGUAGES_FILE, Languages
+from dragoman.text.masks import SYMBOLS
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import (
     SEGMENTERS,
@@ -91,6 +93,23 @@ class Codec:
     target_segmenter: Segmenter
     languages: Languages
     framing: Framing = Framing()
+
+    @cached_property
+    def has_masks(self) -> bool:
+        """Whether the model knows masks and annotated terms (`masks.py`)."""
+        return all(symbol in side.ids for symbol in SYMBOLS for side in (self.source, self.target))
+
+    def spells(self, character: str) -> bool:
+        """Tell whether the vocabulary has a character, other than as bytes or as another one."""
+        if character not in self._spelled:
+            (ids,) = self.source_segmenter.encode([character])
+            pieces = "".join(self.source.pieces[i] for i in ids)
+            self._spelled[character] = pieces.replace(WORD_START, "") == character
+        return self._spelled[character]
+
+    @cached_property
+    def _spelled(self) -> dict[str, bool]:
+        return {}
 
     @classmethod
     def of_another_system(

@@ -1,6 +1,6 @@
 """Read glossaries from TSV, CSV and TBX files, and check them.
 
-Every reader yields rows of columns with line numbers; `decode/promises/glossary.py` turns them into
+Every reader yields rows of columns with line numbers; `text/glossary.py` turns them into
 terms.
 """
 
@@ -125,11 +125,14 @@ def check_glossary(
     """
     by_source: dict[str, list[tuple[int, str]]] = defaultdict(list)
     problems: list[GlossaryProblem] = []
-    incomplete = [row for row in rows if len(row.columns) < 2 or not all(row.columns[:2])]
+    complete: list[GlossaryRow] = []
+    incomplete: list[GlossaryRow] = []
+    for row in rows:
+        has_both = len(row.columns) >= 2 and all(row.columns[:2])
+        (complete if has_both else incomplete).append(row)
     if incomplete:
         example = repr(" TAB ".join(incomplete[0].columns)[:40])
         problems.append(_problem("wrong columns", incomplete, example, True))
-    complete = [row for row in rows if row not in incomplete]
     for row in complete:
         by_source[row.columns[0].casefold()].append((row.line, row.columns[1]))
     for name, entries in by_source.items():

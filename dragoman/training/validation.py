@@ -5,16 +5,13 @@ Translations and log-probabilities of a set, each sentence in its own target lan
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import torch
 
 from dragoman.config import Config
 from dragoman.data.prepare import Sentences
-from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
-from dragoman.inspect.translator import InspectableTranslator
 from dragoman.model.build import Model
 from dragoman.text.codec import Codec
 from dragoman.text.metrics import bleu
@@ -33,6 +30,9 @@ class Validator:
         ranks: DistContext = SINGLE,
     ):
         self._model, self._codec, self._config, self._ranks = model, codec, config, ranks
+        # Imported late: only validation translates, not a step of training.
+        from dragoman.inspect.translator import InspectableTranslator
+
         self.engine = TorchEngine(model, codec.source, codec.target, device)
         self.translator = InspectableTranslator(self.engine, codec, config)
 
@@ -68,10 +68,8 @@ class Validator:
         outputs = [""] * len(sentences.sources)
         # All ranks go through the languages in the same order, since each gathers with all others.
         for to, rows in self._by_language(sentences):
-            request = Request(to=to, decoding=replace(self._config.decoding, beam_size=beam))
-            translations = self.translator(
-                [sentences.sources[row] for row in self._ranks.shard(rows)], request
-            )
+            mine = [sentences.sources[row] for row in self._ranks.shard(rows)]
+            translations = self.translator(mine, to=to, beam=beam)
             for row, text in zip(rows, self._ranks.gather_objects(translations), strict=True):
                 outputs[row] = text
         return outputs

@@ -5,12 +5,9 @@ them is drawn while the model reads their references. Watching draws no random n
 no weights, so a watched run ends in the same bits as any other.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from dragoman.data.prepare import Sentences
-from dragoman.decode.request import Request
 from dragoman.errors import TranslationError
 from dragoman.training.journal import Journal
 from dragoman.training.trainer import Trainer
@@ -26,16 +23,15 @@ def log_sentences(trainer: Trainer, journal: Journal) -> None:
     trainer.unsharded_model.eval()
     translator = trainer.validator.translator
     beam_size = trainer.config.training.validation_beam_size
-    settings = replace(translator.config.decoding, beam_size=beam_size)
     for number, row in enumerate(watched_rows(trainer.data.valid), start=1):
         source, reference, to = (column[row] for column in _columns(trainer.data.valid))
-        request = Request(to=to if trainer.data.codec.languages.tagged else "", decoding=settings)
+        to = to if trainer.data.codec.languages.tagged else ""
         texts = {
             "source": source,
             "reference": reference,
-            "translation": translator(source, request),
+            "translation": translator(source, to=to, beam=beam_size),
         }
-        attention = _attention(trainer, source, reference, request)
+        attention = _attention(trainer, source, reference, to)
         journal.sentence(trainer.progress.step, number, texts, attention)
 
 
@@ -53,16 +49,14 @@ def _columns(sentences: Sentences) -> tuple[list[str], list[str], list[str]]:
     return sentences.sources, sentences.targets, sentences.tos
 
 
-def _attention(
-    trainer: Trainer, source: str, reference: str, request: Request
-) -> np.ndarray | None:
+def _attention(trainer: Trainer, source: str, reference: str, to: str) -> np.ndarray | None:
     """Return an image of the attention, dark where the weight is large. (rows, columns)
 
     Each row is a target piece, each column a source piece. The weights are the mean over the heads
     of the layer that aligns best. None if the model has no attention or the sentence is too long.
     """
     try:
-        weights = trainer.validator.translator.attention(source, reference, request)["cross"]
+        weights = trainer.validator.translator.attention(source, reference, to=to)["cross"]
     except TranslationError:
         return None
     mean = np.asarray(weights)[trainer.validator.engine.attention_layer].mean(axis=0)  # (T, S)

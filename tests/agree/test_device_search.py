@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 
 from dragoman.config import DecodingConfig
 from dragoman.data.batches import collate
-from dragoman.decode.query import Manner, Query
+from dragoman.decode.query import Query, SearchOptions
 from dragoman.decode.search import device as device_search
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.device import DeviceSearch
@@ -214,11 +214,11 @@ def test_what_the_host_leads_is_computed_with_the_precision_of_the_search(monkey
     assert {parameter.dtype for parameter in halved.model.parameters()} == {torch.bfloat16}
     scores = {}
     for precision in ("float32", "bf16"):
-        manner = Manner(replace(SETTINGS, precision=precision))
+        options = SearchOptions(replace(SETTINGS, precision=precision))
         queries = [
-            Query(SOURCES[0], manner, outputs=[[5, 6], [7]]),
-            Query(SOURCES[1], manner, prefix=[8]),
-            Query(SOURCES[1], manner, phrases=(Phrase(((9,),)),)),
+            Query(SOURCES[0], options, outputs=[[5, 6], [7]]),
+            Query(SOURCES[1], options, prefix=[8]),
+            Query(SOURCES[1], options, phrases=(Phrase(((9,),)),)),
         ]
         given, (behind_prefix,), (with_phrase,) = Searcher(engine)(queries)
         assert behind_prefix.tokens[0] == 8

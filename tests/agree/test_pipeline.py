@@ -9,14 +9,13 @@ from fastapi.testclient import TestClient
 
 import dragoman
 from dragoman.bundle.folder import bundled_models
-from dragoman.decode.promises.glossary import Glossary
-from dragoman.decode.query import Steps, together
 from dragoman.documents.document import ReadOptions
 from dragoman.documents.formats import BY_NAME
-from dragoman.documents.rounds import translation_rounds
-from dragoman.documents.translate import run_rounds
+from dragoman.documents.rounds import translate_segments
+from dragoman.documents.translate import sentence_translator
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Service
+from dragoman.text.glossary import Glossary
 from dragoman.text.verbatim import verbatim_spans
 
 TERMS = {"station": "Hauptbahnhof", "manual": "Leitfaden", "server": "Rechner"}
@@ -59,8 +58,8 @@ def in_processes(translator, source: str, to: str, text: str, terms: Glossary) -
 def as_document(translator, source: str, to: str, text: str, terms: Glossary) -> str:
     document = BY_NAME["text"].read(text.encode(), ReadOptions(to=to))
     request = dragoman.Request(to=to, source_language=source, glossary=terms)
-    rounds = translation_rounds(document.segments)
-    return document.write(run_rounds(translator, rounds, request)).decode()
+    translate = sentence_translator(translator, request)
+    return document.write(translate_segments(document.segments, translate)).decode()
 
 
 WAYS: list[Callable[..., str]] = [in_processes, as_document]
@@ -128,19 +127,3 @@ def test_times_that_read_the_same_to_the_model_keep_their_own_links(translator) 
         [translator(line, to="de", source="en", alignments=True) for line in lines],
     )
     assert [one.alignment for one in together_] == [one.alignment for one in apart]
-
-
-def test_lives_side_by_side_ask_in_rounds_and_each_gets_its_own() -> None:
-    def life(name: str, rounds: int):
-        answers = []
-        for number in range(rounds):
-            answers += yield [f"{name}{number}"] * (number + 1)
-        return answers
-
-    steps = Steps(together([life("a", 2), life("b", 0), life("c", 1)]))
-    asked = []
-    while not steps.is_done:
-        asked.append(steps.wants)
-        steps.send([query.upper() for query in steps.wants])
-    assert asked == [["a0", "c0"], ["a1", "a1"]]
-    assert steps.result == [["A0", "A1", "A1"], [], ["C0"]]

@@ -127,10 +127,11 @@ def test_a_range_that_is_no_number_above_zero_is_refused(
     trained: Path, tmp_path: Path, wrong: object
 ) -> None:
     bundle = read_bundle(trained)
-    write_bundle(tmp_path, replace(bundle, ranges={"encoder_norm": wrong}))
-    assert json.loads((tmp_path / RANGES).read_text()).keys() == {"encoder_norm"}
-    with pytest.raises(BundleError, match=r"ranges\.json"):
-        read_bundle(tmp_path)
+    for others in ({}, {"decoder_norm": 1.5}):
+        write_bundle(tmp_path, replace(bundle, ranges={**others, "encoder_norm": wrong}))
+        assert json.loads((tmp_path / RANGES).read_text()).keys() == {*others, "encoder_norm"}
+        with pytest.raises(BundleError, match=r"ranges\.json.*'encoder_norm'"):
+            read_bundle(tmp_path)
 
 
 def test_the_command_measures_and_writes_and_the_model_still_translates(

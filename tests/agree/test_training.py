@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.cli.loading import load_model
 from dragoman.config import Corpus, make_config
-from dragoman.data.batches import collate
+from dragoman.data.batches import collate, split_batch
 from dragoman.data.prepare import prepare
 from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
@@ -107,6 +107,33 @@ def test_a_step_that_does_not_fit_is_split_and_keeps_its_gradient(tmp_path, monk
     with pytest.raises(RunError, match="a single sentence does not fit"):
         trainer._accumulate_with_retry(batches, 1, tokens, journal)
     journal.close()
+
+
+def test_a_step_with_a_single_sentence_and_a_batch_too_large_splits_only_the_batch(
+    tmp_path, monkeypatch
+) -> None:
+    trainer = make_trainer(tmp_path, 100_000, model__dropout=0.0)
+    (whole,) = trainer.loader.step_at(trainer.progress.position)
+    one, rest = whole, []
+    while len(one.indices) > 1:
+        one, half = split_batch(one)
+        rest.append(half)
+    trainer.step([one, *rest], NoJournal())
+    gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
+
+    trainer = make_trainer(tmp_path / "again", 100_000, model__dropout=0.0)
+    add = trainer.gradients.accumulate
+
+    def too_large(batch, tokens):
+        if len(batch.indices) > max(len(half.indices) for half in rest) // 2 + 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        add(batch, tokens)
+
+    monkeypatch.setattr(trainer.gradients, "accumulate", too_large)
+    trainer.step([one, *rest], NoJournal())
+    assert trainer.progress.step == 1
+    for name, parameter in trainer.model.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-6, rtol=1e-4)
 
 
 def test_processes_and_a_thread_make_the_same_batches(tmp_path, monkeypatch) -> None:

@@ -193,6 +193,34 @@ def test_a_file_that_is_not_a_package_is_refused(dragoman, honest: Path, tmp_pat
     refused(dragoman, "from-argos", path, "lacks from_code")
 
 
+def test_a_pipe_or_a_device_is_no_package_and_nothing_waits_for_it(dragoman, tmp_path) -> None:
+    path = tmp_path / "b.argosmodel"
+    os.mkfifo(path)
+    refused(dragoman, "from-argos", path, "not a regular file")
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    refused(dragoman, "from-argos", path, "not a regular file")
+
+
+METADATA = {
+    "nested deeply": (DEEP, "nested too deeply"),
+    "a list": (b"[3]", "cannot be read"),
+    "a number": (b"3", "cannot be read"),
+    "truncated": (b'{"from_code": ', "cannot be read"),
+    "a lone surrogate": (rb'{"from_code": "\ud800", "to_code": "en"}', "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_forged_metadata_of_a_package_is_refused(dragoman, tmp_path: Path, name: str) -> None:
+    raw, words = METADATA[name]
+    path = tmp_path / "b.argosmodel"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/metadata.json", raw)
+        archive.writestr("a/sentencepiece.model", b"")
+    refused(dragoman, "from-argos", path, words)
+
+
 def test_an_unsupported_package_is_refused(dragoman, honest, tmp_path: Path) -> None:
     with zipfile.ZipFile(honest / "a.argosmodel") as archive:
         archive.extractall(tmp_path)

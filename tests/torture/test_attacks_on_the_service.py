@@ -3,6 +3,7 @@
 Waits are bounded by `HANG`, which only a service that hangs reaches.
 """
 
+import asyncio
 import contextlib
 import gzip
 import itertools
@@ -22,16 +23,16 @@ import pytest
 from fastapi.testclient import TestClient
 
 import dragoman
-from dragoman.decode.promises.glossary import Glossary
-from dragoman.decode.request import Request
 from dragoman.decode.searcher import Searcher
 from dragoman.errors import ConfigError
 from dragoman.serve import pages
 from dragoman.serve.app import create_app
-from dragoman.serve.batcher import BusyError
+from dragoman.serve.batcher import BusyError, StoppingError
 from dragoman.serve.connection import ConnectionLimits
 from dragoman.serve.server import Server, listen
 from dragoman.serve.service import Limits, Service
+from dragoman.text.glossary import Glossary
+from dragoman.text.segments import split_sentences
 from tests.conftest import NUMBERS
 from tests.serving import (
     have_few_files,
@@ -150,13 +151,25 @@ def test_a_text_that_swells_is_refused_without_being_split(service, monkeypatch)
         assert client.post("/v1/translate", json=question).status_code == 413
 
 
-def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the_attacks() -> None:
+def test_the_packaged_model_takes_ordinary_texts_of_the_largest_size_and_not_the_attacks(
+    monkeypatch,
+) -> None:
     service = Service(dragoman.bundle.folder.bundled_models())
     with gzip.open(EXAMPLES, "rt", encoding="utf-8") as file:
         prose = file.read()[:5000]
 
     def work(text: str, beam: int | None = None, nbest: int = 1) -> int:
-        return service._plan([text], "de", "en", beam, Request(nbest=nbest))[1]
+        """The work of the first searches, which are not begun."""
+        works: list[int] = []
+
+        async def search(searcher, queries, client):
+            works.append(sum(map(searcher.work, queries)))
+            raise StoppingError
+
+        monkeypatch.setattr(service.batcher, "search", search)
+        with contextlib.suppress(StoppingError):
+            asyncio.run(service.translate([text], "de", "en", beam=beam, nbest=nbest))
+        return works[0]
 
     assert work(prose) < service.limits.max_work / 3
     assert work(prose.replace("\n", " ")) < service.limits.max_work / 3
@@ -188,21 +201,19 @@ def test_terms_that_begin_alike_are_refused_before_they_are_compared(service, mo
         assert "begin like" in client.get(f"/v1/documents/{job['id']}").json()["error"]
 
 
-def test_long_texts_and_many_terms_are_read_outside_the_event_loop(service, monkeypatch) -> None:
-    threads: dict[str, str] = {}
-    plan = Service._plan
+def test_texts_are_read_outside_the_event_loop(service, monkeypatch) -> None:
+    threads: set[str] = set()
 
-    def noted(self, texts, *rest):
-        threads[texts[0][:4]] = threading.current_thread().name
-        return plan(self, texts, *rest)
+    def noted(*arguments):
+        threads.add(threading.current_thread().name)
+        return split_sentences(*arguments)
 
-    monkeypatch.setattr(Service, "_plan", noted)
+    monkeypatch.setattr("dragoman.serve.service.split_sentences", noted)
     with TestClient(create_app(service)) as client:
         for text, terms in (("eins", []), ("zwei " * 100, []), ("drei", ALIKE)):
             question = {"text": text, "source": "de", "target": "en", "glossary": terms}
             assert client.post("/v1/translate", json=question).status_code == 200
-    beside = {text for text, thread in threads.items() if thread.startswith("split")}
-    assert beside == {"zwei", "drei"}
+    assert {name.partition("_")[0] for name in threads} == {"text"}
 
 
 def test_attention_to_a_text_that_swells_is_refused(service) -> None:
@@ -214,8 +225,6 @@ def test_attention_to_a_text_that_swells_is_refused(service) -> None:
 
 def test_a_text_of_blanks_or_of_list_numbers_is_split_quickly(service, monkeypatch) -> None:
     """Both took time that grows with the square of their length: this one would take minutes."""
-    from dragoman.text.segments import split_sentences
-
     for text in ("a" + " " * 200_000, "1. " * 60_000):
         done = threading.Thread(target=split_sentences, args=[text], daemon=True)
         done.start()

@@ -144,8 +144,10 @@ def test_others_are_answered_and_the_service_stops_during(name, trained, tmp_pat
 
 def peak_mib(process_id: int) -> float:
     """The most memory that the service ever had, and what its readers have now."""
-    tasks = Path(f"/proc/{process_id}/task").glob("*/children")
-    readers = [child for file in tasks for child in file.read_text().split()]
+    readers: list[str] = []
+    for file in Path(f"/proc/{process_id}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread may have ended
+            readers += file.read_text().split()
     return field_mib(str(process_id), "VmHWM") + sum(field_mib(r, "VmRSS") for r in readers)
 
 

@@ -10,7 +10,7 @@ import patterns
 import pytest
 from steps import Counter, TooManyError
 
-from dragoman.decode.promises import placing
+from dragoman.decode.repairs import placing
 from dragoman.documents import line_markup, web
 from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_ENDING

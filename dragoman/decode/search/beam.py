@@ -18,7 +18,7 @@ from dragoman.decode.search.hypotheses import (
     CERTAIN,
     Finished,
     Hypothesis,
-    Limits,
+    OutputLimits,
     Rows,
     require_attention,
 )
@@ -30,7 +30,7 @@ def beam_search(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
     """Return the `nbest` hypotheses of each sentence, best first."""
     require_attention(engine, task.looks)
     beam = task.beam
-    limits = Limits(engine, map(len, sources), task.settings, task.prefixes)
+    limits = OutputLimits(engine, map(len, sources), task.settings, task.prefixes)
     finished = Finished(len(sources), limits, task.settings, beam, task.nbest)
     state = engine.start(sources)
     rows = Rows.first(np.arange(len(sources)))

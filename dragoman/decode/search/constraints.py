@@ -20,7 +20,7 @@ from dragoman.decode.search.hypotheses import (
     CERTAIN,
     Finished,
     Hypothesis,
-    Limits,
+    OutputLimits,
     Rows,
     require_attention,
 )
@@ -47,6 +47,9 @@ class _Demands:
 
     def __init__(self, phrases: Phrases):
         self.phrases = phrases
+        self.once = {
+            token for phrase in phrases if phrase.once for way in phrase.ways for token in way
+        }
         self._next: dict[_Progress, dict[int, _Progress]] = {}
 
     def has_all(self, progress: _Progress) -> bool:
@@ -103,7 +106,7 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
     eos = engine.target.eos
     continuing = _continuing(engine.target)
     demands = [_Demands(of_one) for of_one in task.phrases]
-    limits = Limits(engine, map(len, sources), task.settings, task.prefixes)
+    limits = OutputLimits(engine, map(len, sources), task.settings, task.prefixes)
     finished = Finished(len(sources), limits, task.settings, beam, task.nbest)
     state = engine.start(sources)
     rows = Rows.first(np.arange(len(sources)))
@@ -139,6 +142,10 @@ def constrained_search(engine: Engine, sources: Sources, task: Task) -> list[lis
         free[continuing[step.tokens] & at_end[:, None]] = -np.inf
         # A token that advances a phrase is already among the `wanted` candidates.
         free[(step.tokens[:, :, None] == wanted[:, None, :]).any(axis=2)] = -np.inf
+        if any(of.once for of in of_row):
+            pairs = zip(of_row, step.tokens.tolist(), strict=True)
+            again = [[token in of.once for token in tokens] for of, tokens in pairs]
+            free[np.array(again)] = -np.inf
         wanted_log_probs = np.where(wanted >= 0, step.extra_log_probs, -np.inf)
         wanted_log_probs[continuing[wanted] & at_end[:, None]] = -np.inf
         # A forced token is the row's only candidate, even if the engine finds it impossible.
@@ -190,7 +197,7 @@ def _wanted(
     return tokens, banks, advances
 
 
-class _Picked(NamedTuple):
+class _Survivors(NamedTuple):
     parents: np.ndarray  # (C,)
     tokens: np.ndarray  # (C,)
     log_probs: np.ndarray  # (C,)
@@ -212,7 +219,7 @@ def _pick(
     advances: np.ndarray,
     eos: int,
     beam: int,
-) -> _Picked:
+) -> _Survivors:
     """Fill the beam with the first candidate of each bank, then the second of each, and so on.
 
     Ends are selected if they are among the first `beam` of their bank.
@@ -244,7 +251,7 @@ def _pick(
     chosen = np.concatenate([np.flatnonzero(finishing), turn[place < beam]])
     chosen = candidates[chosen]
     chosen = chosen[np.lexsort((-totals[chosen], rows.sentences[chosen // width]))]
-    return _Picked(
+    return _Survivors(
         chosen // width,
         tokens.ravel()[chosen],
         log_probs.ravel()[chosen],

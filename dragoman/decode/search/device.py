@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.packed import Found, PackedHypotheses
-from dragoman.decode.search.hypotheses import LENGTH_PENALTIES, Limits, OnStep
+from dragoman.decode.search.hypotheses import LENGTH_PENALTIES, OnStep, OutputLimits
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.incremental import IncrementalDecoder
 from dragoman.model.kernels.search import choose
@@ -115,7 +115,7 @@ class DeviceSearch:
 
     def _search(self, sources: Flat, on_step: OnStep | None) -> Found:
         self._refresh()
-        limits = Limits(self._engine, sources.lengths, self._settings, None)
+        limits = OutputLimits(self._engine, sources.lengths, self._settings, None)
         longest = int(limits.longest.max())
         sentences = len(sources.lengths)
         lengths = int(sources.lengths.max()), longest
@@ -257,7 +257,7 @@ class Beams:
             graph.capture_end()
         self._recorded_step = graph
 
-    def start(self, sources: Flat, limits: Limits) -> None:
+    def start(self, sources: Flat, limits: OutputLimits) -> None:
         """Encode new sentences and mark the rest of the room as done."""
         n, words = len(sources.lengths), len(sources.ids)
         # The encoder runs without a graph, since its input sizes rarely repeat. Padding keeps the

@@ -102,7 +102,7 @@ class Rows:
         )
 
 
-class Limits:
+class OutputLimits:
     """Limits what a step may produce: output lengths, forced prefixes and repeated n-grams."""
 
     def __init__(
@@ -156,7 +156,7 @@ class Finished:
     """Collects the finished hypotheses of each sentence and decides when its search is over."""
 
     def __init__(
-        self, sentences: int, limits: Limits, settings: DecodingConfig, beam: int, nbest: int
+        self, sentences: int, limits: OutputLimits, settings: DecodingConfig, beam: int, nbest: int
     ):
         self._hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
         self.counts = np.zeros(sentences, dtype=int)

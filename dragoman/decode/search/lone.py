@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.decode.search.hypotheses import Finished, Hypothesis, Limits
+from dragoman.decode.search.hypotheses import Finished, Hypothesis, OutputLimits
 from dragoman.decode.search.task import Task
 from dragoman.engine.protocol import Engine
 
@@ -43,7 +43,7 @@ def lone_search(engine: Engine, source: Sequence[int], task: Task) -> list[Hypot
     Does not support attention, forced prefixes or the ban on repeated n-grams.
     """
     beam = task.beam
-    limits = Limits(engine, [len(source)], task.settings, None)
+    limits = OutputLimits(engine, [len(source)], task.settings, None)
     finished = Finished(1, limits, task.settings, beam, task.nbest)
     shortest, longest = int(limits.shortest[0]), int(limits.longest[0])
     eos = engine.target.eos

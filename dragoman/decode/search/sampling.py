@@ -6,7 +6,7 @@ from dragoman.decode.search.hypotheses import (
     CERTAIN,
     Finished,
     Hypothesis,
-    Limits,
+    OutputLimits,
     Rows,
     require_attention,
 )
@@ -19,7 +19,7 @@ def sample(engine: Engine, sources: Sources, task: Task) -> list[list[Hypothesis
     assert task.sampling is not None
     sampling, nbest, keys = task.sampling, task.nbest, task.keys
     require_attention(engine, task.attention)
-    limits = Limits(engine, map(len, sources), task.settings, task.prefixes)
+    limits = OutputLimits(engine, map(len, sources), task.settings, task.prefixes)
     sentences = np.repeat(np.arange(len(sources)), nbest)
     numbers = np.arange(len(sources)) if keys is None else np.asarray(keys)
     from dragoman.data.batches import rng  # numpy.random is slow to import; only sampling needs it

@@ -13,7 +13,7 @@ from dragoman.decode.search.hypotheses import (
     CERTAIN,
     Finished,
     Hypothesis,
-    Limits,
+    OutputLimits,
     Rows,
     require_attention,
 )
@@ -31,7 +31,7 @@ def score_given(engine: Engine, sources: Sources, task: Task) -> list[list[Hypot
     outputs = [[*tokens[:most], *end] for of_one in given for tokens in of_one]
     sentences = [row for row, of_one in enumerate(given) for _ in of_one]
     # Each translation has its own place in `finished`, so that sorting cannot reorder them.
-    limits = Limits(engine, [len(sources[row]) for row in sentences], task.settings, None)
+    limits = OutputLimits(engine, [len(sources[row]) for row in sentences], task.settings, None)
     finished = Finished(len(outputs), limits, task.settings, 1, 1)
     if engine.searches_on_device and not task.looks:
         # Teacher forcing scores all positions in one pass; each decoding step takes a GPU as long.

@@ -23,10 +23,15 @@ class Sampling:
 
 
 class Phrase(NamedTuple):
-    """A phrase as its alternative token sequences; `open_ended`: its last word may continue."""
+    """A phrase as its alternative token sequences.
+
+    `open_ended` tells that its last word may continue, and `once` that its tokens must not occur
+    a second time.
+    """
 
     ways: tuple[tuple[int, ...], ...]
     open_ended: bool = False
+    once: bool = False
 
 
 Phrases = tuple[Phrase, ...]

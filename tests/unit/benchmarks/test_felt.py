@@ -160,10 +160,11 @@ def test_a_file_with_a_missing_cell_is_refused(tmp_path) -> None:
 
 
 def test_plain_translation_repairs_nothing_and_searches_as_before() -> None:
-    repairs = {"keep_capitals", "keep_numbers", "keep_names", "short_lines"}
-    before = DecodingConfig(beam_size=7, **dict.fromkeys(repairs, True))
+    repairs = {"keep_numbers", "keep_names", "short_lines"}
+    before = DecodingConfig(beam_size=7, keep_capitals=True, **dict.fromkeys(repairs, True))
     plain = felt.without_repairs(before)
-    assert plain == DecodingConfig(beam_size=7, **dict.fromkeys(repairs, False))
+    without = dict.fromkeys(repairs, False)
+    assert plain == DecodingConfig(beam_size=7, keep_capitals=True, **without)
 
 
 class Echo:

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -61,6 +62,18 @@ def test_damage_is_reported_with_the_file(bundle, name: str, damage: str) -> Non
     assert str(bundle) in str(caught.value)
     if not (name == "manifest.json" and damage == "flip"):
         assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "manifest.json"])
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_file_shorter_or_longer_than_its_manifest_says_is_refused_by_its_size(
+    bundle, name: str, change: int
+) -> None:
+    """Before it is read: a size costs nothing to compare."""
+    size = (bundle / name).stat().st_size
+    os.truncate(bundle / name, size + change)
+    with pytest.raises(BundleError, match=rf"{name} has [\d,]+ bytes, its manifest says {size}:"):
+        read_bundle(bundle)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.packed import Found, PackedHypotheses
-from dragoman.decode.query import Manner, Query
+from dragoman.decode.query import Query, SearchOptions
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.table import RecordedSearch
 from dragoman.decode.search.task import Phrase, Sampling
@@ -12,7 +12,7 @@ from dragoman.decode.searcher import Searcher
 from dragoman.text.subword import Flat
 from tests.conftest import small_engine
 
-GREEDY = Manner(DecodingConfig(beam_size=1))
+GREEDY = SearchOptions(DecodingConfig(beam_size=1))
 SENTENCES = [
     [Hypothesis((5, 6), -0.5, (-0.1, -0.2, -0.3), complete=True)],
     [Hypothesis((), -np.inf, (), complete=False)],
@@ -31,7 +31,7 @@ def test_packing_and_unpacking_preserves_hypotheses() -> None:
     assert [one.unpacked() for one in packed.split([2, 0, 1])] == [SENTENCES[:2], [], SENTENCES[2:]]
 
 
-def test_a_query_with_only_source_and_manner_is_plain() -> None:
+def test_a_query_with_only_source_and_options_is_plain() -> None:
     plain = Query([1], GREEDY, key=7)
     assert plain.is_plain
     more = {"prefix": [2], "phrases": (), "outputs": [[3]], "spare": True}
@@ -39,7 +39,7 @@ def test_a_query_with_only_source_and_manner_is_plain() -> None:
         assert not plain._replace(**{name: value}).is_plain, name
     assert not plain._replace(phrases=(Phrase(((4,),)),)).is_plain
     for other in ({"attention": True}, {"sampling": Sampling()}):
-        assert not plain._replace(manner=Manner(GREEDY.settings, **other)).is_plain
+        assert not plain._replace(options=SearchOptions(GREEDY.settings, **other)).is_plain
 
 
 def test_device_batches_are_full_and_results_match_their_sources(monkeypatch) -> None:

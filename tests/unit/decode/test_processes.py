@@ -18,7 +18,7 @@ from dragoman.config import DecodingConfig, replace
 from dragoman.decode import processes
 from dragoman.decode import translator as translating
 from dragoman.decode.packed import PackedHypotheses
-from dragoman.decode.query import Manner, Query
+from dragoman.decode.query import Query, Search, SearchOptions
 from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.table import RecordedSearch
@@ -104,7 +104,7 @@ def test_so_it_is_without_being_asked(as_on_a_gpu, monkeypatch) -> None:
 
 
 def test_what_fails_in_a_search_that_was_asked_for_is_told(as_on_a_gpu, monkeypatch) -> None:
-    def search(manner: Manner, sources: Flat) -> None:
+    def search(options: SearchOptions, sources: Flat) -> None:
         raise TranslationError("the GPU has no memory left.")
 
     monkeypatch.setattr(as_on_a_gpu.searcher, "packed", search)
@@ -119,16 +119,16 @@ class FarEngine:
     def load_on(self, place: DeviceSlot) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = place.gpu
 
-    def packed(self, manner: Manner, sources: Flat) -> PackedHypotheses:
+    def packed(self, options: SearchOptions, sources: Flat) -> PackedHypotheses:
         if [9] in sources.lists():
             os.kill(os.getpid(), signal.SIGKILL)
         here = Hypothesis((os.getpid(), int(os.environ["CUDA_VISIBLE_DEVICES"])), 0.0, (), True)
         return PackedHypotheses.of([[here]] * len(sources.lengths))
 
 
-def _whereabouts(lines: list[str], ask: processes.Search) -> list[tuple[int, ...]]:
-    queries = [Query([int(line)], Manner(DecodingConfig(beam_size=1))) for line in lines]
-    return [answer[0].tokens for answer in ask(queries)]
+def _whereabouts(lines: list[str], search: Search) -> list[tuple[int, ...]]:
+    queries = [Query([int(line)], SearchOptions(DecodingConfig(beam_size=1))) for line in lines]
+    return [answer[0].tokens for answer in search(queries)]
 
 
 def assert_gone(pids: Iterable[int]) -> None:

@@ -67,8 +67,8 @@ def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_take
     def vowels(source: str, translation: str, to: str = "") -> int:
         return sum(map(translation.count, "aeiou")) if "vier" in source else 0
 
-    monkeypatch.setattr("dragoman.decode.promises.keep_numbers.number_errors", vowels)
-    monkeypatch.setattr("dragoman.decode.promises.keep_numbers._DIGIT", re.compile(""))
+    monkeypatch.setattr("dragoman.decode.repairs.keep_numbers.number_errors", vowels)
+    monkeypatch.setattr("dragoman.decode.repairs.keep_numbers._DIGIT", re.compile(""))
     settings = replace(
         translator.config, {"decoding.keep_numbers": True, "decoding.beam_size": 2}
     ).decoding
@@ -97,19 +97,19 @@ def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(
         return said if changed in ("zwei eins", "zwei fünf") else ""
 
     monkeypatch.setattr(
-        "dragoman.decode.promises.keep_numbers.number_errors",
+        "dragoman.decode.repairs.keep_numbers.number_errors",
         lambda source, said, to="": int("vier" in source and said not in plain),
     )
     monkeypatch.setattr(
-        "dragoman.decode.promises.keep_numbers.stand_ins",
+        "dragoman.decode.repairs.keep_numbers.stand_ins",
         lambda text, seed: {"vier": "zwei"} if seed else {},
     )
     monkeypatch.setattr(
-        "dragoman.decode.promises.keep_numbers.with_others",
+        "dragoman.decode.repairs.keep_numbers.with_others",
         lambda text, others: text.replace("vier", others.get("vier", "vier")),
     )
-    monkeypatch.setattr("dragoman.decode.promises.keep_numbers.put_back", put_back)
-    monkeypatch.setattr("dragoman.decode.promises.keep_numbers._DIGIT", re.compile(""))
+    monkeypatch.setattr("dragoman.decode.repairs.keep_numbers.put_back", put_back)
+    monkeypatch.setattr("dragoman.decode.repairs.keep_numbers._DIGIT", re.compile(""))
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
     request = Request(decoding=settings, nbest=2, alignments=True)
     kept, other, too = translator.translate(["vier eins", "zwei eins", "vier fünf"], request)

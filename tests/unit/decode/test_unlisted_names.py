@@ -39,7 +39,7 @@ class ShortlistBatch:
 def searches_all(codec: Codec, lists: ShortlistBatch, text: str, request: Request) -> bool:
     splitter = Splitter(codec, SETTINGS, None, lists)
     (part,) = splitter([text], request)
-    settings = Proposer(codec, SETTINGS, False).query(part, request).manner.settings
+    settings = Proposer(codec, SETTINGS, False).query(part, request).options.settings
     assert replace(settings, shortlist=True) == replace(
         request.decoding or SETTINGS, shortlist=True
     )

@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.config import DecodingConfig, replace
 from dragoman.decode import searcher
-from dragoman.decode.promises import keep_numbers
-from dragoman.decode.query import Query
+from dragoman.decode.query import Query, Search
+from dragoman.decode.repairs import keep_numbers
 from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.task import Sampling
@@ -169,7 +169,7 @@ def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> 
     beams = []
 
     def search(queries: list[Query], on_step: object, observer: object) -> Any:
-        beams.extend((query.manner.settings.beam_size, query.manner.nbest) for query in queries)
+        beams.extend((query.options.settings.beam_size, query.options.nbest) for query in queries)
         return [[Hypothesis((), 0.0, (0.0,), True)]] * len(queries)
 
     monkeypatch.setattr(plain, "searcher", search)
@@ -189,12 +189,11 @@ def test_a_window_holds_fewer_lines_where_they_are_long_or_many_are_asked_for(
 ) -> None:
     sizes: list[int] = []
 
-    def window(lines: list[str], request: Request, first: int) -> list[str]:
+    def window(lines: list[str], request: Request, search: Search, first: int) -> list[str]:
         sizes.append(len(lines))
         return lines
 
     monkeypatch.setattr(plain.pipeline, "translate", window)
-    monkeypatch.setattr(plain, "run", lambda lines, request: lines)
     lines = ["x" * length] * 2100 if length < 100 else ["x" * length] * 5
     assert list(plain.stream(lines, Request(to="en", nbest=nbest))) == lines
     assert max(sizes) == largest

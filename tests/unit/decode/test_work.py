@@ -1,18 +1,20 @@
 """What a search may take is known before it begins, and a search can be ended while it runs."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
-from dragoman.decode.query import BudgetError, Manner, Query, drive
+from dragoman.decode.query import BudgetError, Query, SearchOptions
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
-from dragoman.decode.search.hypotheses import Limits
+from dragoman.decode.search.hypotheses import OutputLimits
 from dragoman.decode.search.sampling import sample
 from dragoman.decode.search.task import Sampling, Task
 from dragoman.decode.searcher import Searcher
+from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.subword import Flat
 from tests.conftest import NUMBERS, small_engine
 
@@ -106,8 +108,8 @@ def test_the_longest_target_is_the_one_that_a_search_goes_to(kind: str) -> None:
     lengths = [1, 2, 3, 7, 10, 4000]
     short = DecodingConfig(max_length_ratio=0.7, max_length_extra=0)
     for settings in (DecodingConfig(), short, LONG):
-        queries = [Query([5] * length, Manner(settings)) for length in lengths]
-        limits = Limits(engine, lengths, settings, None)
+        queries = [Query([5] * length, SearchOptions(settings)) for length in lengths]
+        limits = OutputLimits(engine, lengths, settings, None)
         assert [*map(Searcher(engine).longest_target, queries)] == limits.longest.tolist()
 
 
@@ -115,7 +117,7 @@ def test_what_mends_a_translation_asks_for_no_more_positions_than_was_counted(
     translator, monkeypatch
 ) -> None:
     monkeypatch.setattr(
-        "dragoman.decode.promises.keep_numbers.number_errors",
+        "dragoman.decode.repairs.keep_numbers.number_errors",
         lambda source, said, to="": "x1" in source,
     )
     settings = replace(translator.config.decoding, keep_numbers=True, min_length_ratio=9.0)
@@ -134,7 +136,7 @@ def test_what_breaks_no_promise_is_searched_for_once(translator) -> None:
 
 def test_a_translation_that_nobody_pays_to_mend_stays_as_it_was(translator, monkeypatch) -> None:
     monkeypatch.setattr(
-        "dragoman.decode.promises.keep_numbers.number_errors",
+        "dragoman.decode.repairs.keep_numbers.number_errors",
         lambda source, said, to="": "x1" in source,
     )
     settings = translator.config.decoding
@@ -149,14 +151,14 @@ def test_a_translation_that_nobody_pays_to_mend_stays_as_it_was(translator, monk
         return [BudgetError("too much")] * len(queries)
 
     request = Request(decoding=replace(settings, keep_numbers=True))
-    assert drive(translator.pipeline.translate(lines, request), search) == plain
+    assert translator.pipeline.translate(lines, request, search) == plain
     assert rounds == [2, 1]
 
 
 def test_what_one_line_is_refused_another_still_gets(translator, monkeypatch) -> None:
     """A list of answers with an error in it is no error of all."""
     monkeypatch.setattr(
-        "dragoman.decode.promises.keep_numbers.number_errors",
+        "dragoman.decode.repairs.keep_numbers.number_errors",
         lambda source, said, to="": 1,
     )
     settings = translator.config.decoding
@@ -172,7 +174,7 @@ def test_what_one_line_is_refused_another_still_gets(translator, monkeypatch) ->
             answers[0] = BudgetError("too much")
         return answers
 
-    first, second = drive(translator.pipeline.translate(lines, request), search)
+    first, second = translator.pipeline.translate(lines, request, search)
     assert first == plain[0]
     assert second == translator(lines[1], request)
     assert rounds[:2] == [2, 2]
@@ -189,7 +191,7 @@ def paid(translator, lines: list[str], request: Request) -> list[tuple[Counting,
         answers = Searcher(engine)(queries)
         return answers
 
-    drive(translator.pipeline.translate(lines, request), search)
+    translator.pipeline.translate(lines, request, search)
     return rounds
 
 
@@ -226,7 +228,7 @@ def test_a_search_on_the_device_ends_when_the_host_looks(monkeypatch) -> None:
 
 def test_the_wider_searches_for_numbers_end_too(translator, monkeypatch) -> None:
     monkeypatch.setattr(
-        "dragoman.decode.promises.keep_numbers.number_errors",
+        "dragoman.decode.repairs.keep_numbers.number_errors",
         lambda source, said, to="": "x1" in source,
     )
     request = Request(decoding=replace(translator.config.decoding, keep_numbers=True))
@@ -237,7 +239,21 @@ def test_the_wider_searches_for_numbers_end_too(translator, monkeypatch) -> None
     assert translator.engine.steps == first.steps + 2
 
 
+def test_work_on_texts_can_end_before_each_candidate_gets_its_terms(translator) -> None:
+    terms = Glossary.of([("eins", "xylophone")])
+    counts = {}
+    for glossary in (NO_TERMS, terms):
+        pauses: list[None] = []
+        request = Request(to="en", nbest=4, glossary=glossary)
+        request = replace(request, on_text=partial(pauses.append, None))
+        paid(translator, ["eins"], request)
+        counts[glossary] = len(pauses)
+    assert counts[terms] >= counts[NO_TERMS] + request.nbest
+    with pytest.raises(EnoughError):
+        paid(translator, ["eins"], replace(request, on_text=after(counts[terms] - 1)))
+
+
 def test_a_hook_does_not_make_a_request_another_one() -> None:
-    watched = Request(to="en", on_step=after(1))
+    watched = Request(to="en", on_step=after(1), on_text=after(1))
     assert watched == Request(to="en")
     assert hash(watched) == hash(Request(to="en"))

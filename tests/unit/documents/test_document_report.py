@@ -3,13 +3,13 @@
 import pytest
 from test_document_segments import drive, identical
 
-from dragoman.decode.promises.glossary import Glossary
 from dragoman.documents.document import Document, QualityWarning
 from dragoman.documents.formats import format_of, read
 from dragoman.documents.inline import SentenceResult
 from dragoman.documents.report import Report, ReportRow, report_of
-from dragoman.documents.rounds import SentenceRequest, UniqueSegments, translation_rounds
+from dragoman.documents.rounds import SentenceRequest, UniqueSegments, translate_segments
 from dragoman.documents.segment import Code, Kind, serialize, strip_edges
+from dragoman.text.glossary import Glossary
 
 
 def turned(sentence: SentenceRequest) -> SentenceResult:
@@ -98,12 +98,11 @@ def test_a_report_shows_the_state_of_each_term() -> None:
 def test_unsure_translations_get_a_warning() -> None:
     warnings: dict = {}
     segments = [("Sure words.",), ("Unsure words.",)]
-    rounds = translation_rounds(segments, warnings)
-    asked = next(rounds)
-    with pytest.raises(StopIteration):
-        rounds.send(
-            [SentenceResult("x", (), 0.9 if "Sure" in sentence.text else 0.2) for sentence in asked]
-        )
+
+    def say(sentences: list[SentenceRequest]) -> list[SentenceResult]:
+        return [SentenceResult("x", (), 0.9 if "Sure" in one.text else 0.2) for one in sentences]
+
+    translate_segments(segments, say, warnings)
     assert warnings == {("Unsure words.",): QualityWarning("the model is unsure (20%)", 0.2)}
 
 

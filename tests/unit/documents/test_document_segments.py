@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.documents.inline import MaskedSegment, SentenceResult
 from dragoman.documents.protect import adds_protected, protect, protect_texts
-from dragoman.documents.rounds import SentenceRequest, translation_rounds
+from dragoman.documents.rounds import SentenceRequest, translate_segments
 from dragoman.documents.segment import (
     Code,
     Kind,
@@ -31,14 +31,8 @@ WORDS = ["The", "dog", "sleeps", "in", "our", "old", "house.", "Really?", "Yes,"
 
 
 def drive(segments, say):
-    """Run the rounds with a translator of our own."""
-    rounds = translation_rounds(segments)
-    try:
-        asked = next(rounds)
-        while True:
-            asked = rounds.send([say(sentence) for sentence in asked])
-    except StopIteration as end:
-        return end.value
+    """Translate segments, sentence by sentence, with a function of our own."""
+    return translate_segments(segments, lambda sentences: [say(one) for one in sentences])
 
 
 def identical(sentence: SentenceRequest) -> SentenceResult:

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from test_formats import members, upper
 
-from dragoman.documents.document import ReadOptions
+from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import format_of, read, translated_name
 
 
@@ -107,6 +107,11 @@ def test_the_language_in_a_file_name_is_replaced() -> None:
     assert translated_name("film.pt-BR.srt", "de") == "film.de.srt"
     assert translated_name("film.en.srt", "en") == "film.en.en.srt"
     assert translated_name("jquery.min.md", "de") == "jquery.min.de.md"
+
+
+def test_a_language_with_a_slash_is_refused_since_it_would_name_a_folder() -> None:
+    with pytest.raises(DocumentError, match="not the code of a language"):
+        translated_name("a.md", "../../x")
 
 
 def test_table_columns_keep_their_names_in_a_workbook() -> None:

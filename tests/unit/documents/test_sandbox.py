@@ -21,13 +21,9 @@ PAGE = b"<p>Hello <b>you</b>. And me.</p><p>One <i>more</i></p>"
 
 def shouted(reader: Reader) -> bytes:
     """Return the file with its sentences in capital letters."""
-    rounds = reader.rounds()
-    try:
-        asked = next(rounds)
-        while True:
-            asked = rounds.send([SentenceResult(sentence.text.upper()) for sentence in asked])
-    except StopIteration as end:
-        return end.value
+    return reader.translate(
+        lambda sentences: [SentenceResult(sentence.text.upper()) for sentence in sentences]
+    )
 
 
 def test_a_file_is_read_and_written_as_in_this_process():
@@ -97,6 +93,14 @@ def test_memory_has_a_limit():
         letters = b"<p>" * 3_000_000
         with pytest.raises(DocumentError, match=r"memory|process reading it was killed"):
             reader.open("a.html", letters, "html", limits=ReaderLimits(2**20, 1))
+
+
+def test_a_reader_without_memory_takes_no_further_file():
+    with Reader() as reader:
+        with pytest.raises(DocumentError, match="too much memory"):
+            reader.open("a.html", b"&" * 10**6, "html")
+        # Its process may not have ended yet.
+        assert not reader.reusable
 
 
 def test_processor_time_has_a_limit():

@@ -9,7 +9,6 @@ import pytest
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
 from dragoman.bundle.gate import GATE
 from dragoman.convert.to_onnx import to_onnx
-from dragoman.decode.promises.glossary import Glossary
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
@@ -18,6 +17,7 @@ from dragoman.engine.factory import make_engine
 from dragoman.engine.onnx_engine import ENCODER, STEP, OnnxEngine
 from dragoman.engine.protocol import group_by_engine
 from dragoman.inspect.translator import InspectableTranslator
+from dragoman.text.glossary import Glossary
 from tests.conftest import toy_pairs
 
 TEXTS = [source for source, _ in toy_pairs(40, seed=9)]

@@ -332,6 +332,21 @@ def test_the_openapi_document_is_described_once(trained, monkeypatch) -> None:
     assert times == 1
 
 
+def test_the_openapi_document_is_rendered_once(trained) -> None:
+    app = create_app(Service([str(trained)], LIMITS, device="cpu"))
+    make, times = app.openapi, []
+
+    def counted():
+        times.append(1)
+        return make()
+
+    app.openapi = counted
+    with TestClient(app) as client:
+        first, *others = (client.get(path).content for path in ("/openapi.json", "/spec") * 2)
+    assert {*others} == {first}
+    assert len(times) == 1
+
+
 def test_a_suggestion_stays_in_its_folder(trained, tmp_path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
@@ -408,7 +423,9 @@ def test_responses_state_the_limits_of_queue_and_time(trained, monkeypatch) -> N
     with TestClient(create_app(service)) as client:
         monkeypatch.setattr(service.batcher, "queue_lines", 0)
         service.batcher._lines["somebody else"] = 1
-        monkeypatch.setattr(service, "_plan", None)  # what is refused is not split before
+        monkeypatch.setattr(
+            "dragoman.serve.service.split_sentences", None
+        )  # what is refused is not split before
         answer = translate(client, text="eins")
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) >= 1
@@ -457,7 +474,7 @@ def test_a_long_sentence_of_a_document_is_split_outside_the_event_loop(
 
 
 def test_two_models_serve_two_directions(trained) -> None:
-    from dragoman.serve.served_models import Model, Models
+    from dragoman.serve.served_models import Models, ServedModel
     from dragoman.text.languages import Languages
 
     class Reading:
@@ -465,7 +482,10 @@ def test_two_models_serve_two_directions(trained) -> None:
             self.codec = type("Codec", (), {"languages": Languages(sources, targets)})
 
     there = Models(
-        [Model("a", Reading(("de",), ("en",))), Model("b", Reading(("en", "fr"), ("de", "fr")))]
+        [
+            ServedModel("a", Reading(("de",), ("en",))),
+            ServedModel("b", Reading(("en", "fr"), ("de", "fr"))),
+        ]
     )
     assert there.languages == {"de": ["en"], "en": ["de", "fr"], "fr": ["de"]}
     assert there.route("", "de", "en").model.name == "a"
@@ -473,5 +493,5 @@ def test_two_models_serve_two_directions(trained) -> None:
     assert there.route("Where is the dog?", "auto", "fr").source == "en"
     with pytest.raises(dragoman.DragomanError, match="'fr' to 'en'"):
         there.route("", "fr", "en")
-    anything = Models([Model("c", Reading((), ()))])
+    anything = Models([ServedModel("c", Reading((), ()))])
     assert anything.route("", "xx", "yy").model.name == "c"

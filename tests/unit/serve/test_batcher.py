@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.query import Manner, Query
+from dragoman.decode.query import Query, SearchOptions
 from dragoman.serve import batcher as batcher_module
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
 
@@ -69,8 +69,8 @@ async def ask(
     client: str = "",
     admitted: bool = False,
 ) -> list[str]:
-    manner = Manner(DecodingConfig(), nbest)
-    queries = [Query([*map(ord, text)], manner) for text in texts]
+    options = SearchOptions(DecodingConfig(), nbest)
+    queries = [Query([*map(ord, text)], options) for text in texts]
     return await batcher.search(shouter, queries, client, admitted)
 
 
@@ -298,6 +298,48 @@ def test_a_client_that_left_costs_no_work() -> None:
     assert shouter.batches == [["first"], ["last"]]
 
 
+class OneThread(ThreadPoolExecutor):
+    """A single thread; `submitted` counts what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.submitted = 0
+
+    def submit(self, *call, **named):
+        self.submitted += 1
+        return super().submit(*call, **named)
+
+
+def test_a_search_whose_client_left_while_the_engines_thread_was_busy_never_begins() -> None:
+    """The same thread loads models, which takes seconds."""
+    shouter, threads, loaded = Shouter(), OneThread(), threading.Event()
+
+    async def story() -> None:
+        batcher = Batcher(threads)
+        batcher.start()
+        threads.submit(loaded.wait, HANG)
+        impatient = asyncio.create_task(ask(batcher, shouter, "impatient"))
+        while threads.submitted < 2:
+            await asyncio.sleep(0.01)
+        impatient.cancel()
+        await asyncio.wait([impatient])
+        loaded.set()
+        assert await ask(batcher, shouter, "last") == ["LAST"]
+        await batcher.close()
+
+    asyncio.run(asyncio.wait_for(story(), HANG))
+    assert shouter.batches == [["last"]]
+
+
+def test_a_request_larger_than_an_empty_queue_is_answered_whole() -> None:
+    texts = [f"a{i}" for i in range(8)]
+
+    async def story(batcher: Batcher) -> None:
+        assert await ask(batcher, Shouter(), *texts) == [text.upper() for text in texts]
+
+    with_batcher(story, queue_lines=3)
+
+
 def test_stopping_fails_waiting_requests_and_ends_the_running_search() -> None:
     shouter = Shouter()
 
@@ -367,7 +409,7 @@ def test_a_client_whose_work_takes_longer_than_expected_gets_fewer_turns() -> No
     shouter = Shouter()
 
     def laboriously(queries: list[Query], on_step, at_once) -> list[str]:
-        until = time.thread_time() + 0.01 * (queries[0].manner.nbest == 2)
+        until = time.thread_time() + 0.01 * (queries[0].options.nbest == 2)
         while time.thread_time() < until:
             pass
         return shouter(queries, on_step, at_once)

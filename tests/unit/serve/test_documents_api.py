@@ -1,8 +1,10 @@
 """Documents over HTTP: progress, the report, and a target that is only preferred."""
 
+import asyncio
 import gc
 import re
 import tempfile
+import threading
 import time
 import weakref
 
@@ -145,6 +147,34 @@ def test_full_places_are_shared_with_a_client_that_holds_fewer(crowded, text) ->
     # Now each holds two, so none takes more from the others.
     assert waiting(crowded, carol).status_code == 429
     assert waiting(crowded, carol).status_code == 429
+
+
+def test_a_document_under_way_says_so_and_no_other_client_takes_its_place(
+    trained, monkeypatch
+) -> None:
+    free = threading.Event()
+
+    async def held_up(self, reader, *rest, **more) -> bytes:
+        while not free.is_set():
+            await asyncio.sleep(0.01)
+        return b"one two"
+
+    monkeypatch.setattr(Service, "translate_document", held_up)
+    keys = {name: Key(name) for name in "ab"}
+    service = Service([str(trained)], Limits(documents=2), device="cpu", keys=keys)
+    alice, bob = ({"X-API-Key": name} for name in "ab")
+    with TestClient(create_app(service)) as client:
+        hers = [(waiting(client, alice).json()["id"], alice) for _ in range(2)]
+        try:
+            for _ in range(1000):
+                if {*states(client, hers)} == {"translating"}:
+                    break
+                time.sleep(0.01)
+            assert states(client, hers) == ["translating"] * 2
+            assert waiting(client, bob).status_code == 429
+            assert states(client, hers) == ["translating"] * 2
+        finally:
+            free.set()
 
 
 def test_reports_count_in_the_memory_for_documents(crowded) -> None:

@@ -231,6 +231,21 @@ def test_utf_8_may_be_named(client, charset) -> None:
         assert client.post("/translate", content=raw, headers=headers).status_code == 200
 
 
+def test_a_key_in_a_query_is_found_whatever_type_the_absent_body_has(client) -> None:
+    """Some clients state a type with every request."""
+    query = {"q": TEXT, "langpair": "de|en", "key": "free"}
+    for kind in ("application/json", "application/x-www-form-urlencoded", "text/plain"):
+        answer = client.get("/translate", params=query, headers={"Content-Type": kind})
+        assert answer.status_code == 200, (kind, answer.text)
+
+
+def test_a_content_type_with_many_semicolons_is_refused_on_every_route(client) -> None:
+    stated = f'application/json; a="{";" * 1000}'
+    for method, path, _ in operations(client):
+        answer = client.request(method, path, content=b"{}", headers={"Content-Type": stated})
+        assert (answer.status_code, "semicolons" in answer.text) == (400, True), path
+
+
 def test_fields_of_a_form_that_are_not_utf_8_are_refused(client) -> None:
     form = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--x--\r\n'
     headers = {"X-API-Key": "free", "Content-Type": "multipart/form-data; boundary=x"}

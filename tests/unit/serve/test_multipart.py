@@ -84,3 +84,16 @@ def test_fields_have_a_number_and_a_boundary_is_needed() -> None:
     for kind in ("multipart/form-data", "multipart/form-data; boundary="):
         with pytest.raises(HTTPException, match="boundary"):
             read(form_of(RAW), kind=kind)
+
+
+def test_a_header_with_many_semicolons_is_refused_and_one_with_some_is_read() -> None:
+    few, many = "a;b;c.txt", ";" * 100
+    _, files = read(part("file", b"x", f'; filename="{few}"') + b"--x--\r\n")
+    assert files["file"].name == few
+    for form, kind in (
+        (part("q", b"x", f'; filename="{many}"') + b"--x--\r\n", KIND),
+        (form_of(RAW), f'{KIND}; a="{many}"'),
+    ):
+        with pytest.raises(HTTPException, match="semicolons") as refused:
+            read(form, kind=kind)
+        assert refused.value.status_code == 400

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dragoman.decode.promises.glossary import MOST_ALTERNATIVES, Glossary
-from dragoman.decode.promises.placing import MOST_TEXTS, Demand, filled_in
+from dragoman.decode.repairs.placing import MOST_TEXTS, Demand, filled_in
 from dragoman.errors import ConfigError
 from dragoman.lab.explain.routes import ChangeRequest
 from dragoman.serve.schemas import Message
+from dragoman.text.glossary import MOST_ALTERNATIVES, Glossary
 
 
 def test_a_term_has_a_bounded_number_of_alternatives() -> None:

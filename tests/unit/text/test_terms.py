@@ -2,8 +2,8 @@
 
 import pytest
 
-from dragoman.decode.promises.glossary import Glossary
 from dragoman.errors import ConfigError
+from dragoman.text.glossary import Glossary
 from dragoman.text.terms import GlossaryRow, check_glossary, looks_like_terms, rows_of
 
 
@@ -47,3 +47,19 @@ def test_csv_with_odd_line_ends_is_read_or_rejected_in_one_line() -> None:
     assert len(Glossary.parse("a,b\r\nc,d\r\n", "x.csv").terms) == 2
     with pytest.raises(ConfigError, match=r"x\.csv, line 1"):
         Glossary.parse("a\rb,c\n\r,d", "x.csv")
+
+
+def test_incomplete_rows_are_not_compared_with_every_row() -> None:
+    compared = []
+
+    class Columns(tuple):
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return super().__eq__(other)
+
+        __hash__ = tuple.__hash__
+
+    rows = [GlossaryRow(1, Columns(("a",) * (1 + number % 2))) for number in range(100)]
+    (wrong, *_) = check_glossary(rows)
+    assert len(wrong.lines) == 50
+    assert not compared

@@ -43,17 +43,19 @@ def test_keeps_the_window_the_best_and_the_newest_checkpoints(tmp_path) -> None:
     assert kept == ["step-00000005", "step-00000006"]
 
 
-def test_the_average_is_the_mean_of_the_window(tmp_path) -> None:
-    checkpoints = Checkpoints(tmp_path, window=2)
+@pytest.mark.parametrize("window", [2, 5])
+def test_the_average_is_the_mean_of_the_window_or_of_the_checkpoints_so_far(
+    tmp_path, window
+) -> None:
+    checkpoints = Checkpoints(tmp_path, window)
     models = [small_model(seed=seed) for seed in (1, 2, 3)]
+    last = models[-window:]
     for step, model in enumerate(models, start=1):
         checkpoints.save(model, optimizer_after_a_step(model), Progress(step=step))
     average, steps = checkpoints.average()
-    assert steps == [2, 3]
+    assert steps == [1, 2, 3][-window:]
     for name, weight in average.items():
-        expected = (
-            get_weights(models[1])[name].double() + get_weights(models[2])[name].double()
-        ) / 2
+        expected = torch.stack([get_weights(model)[name].double() for model in last]).mean(0)
         torch.testing.assert_close(weight, expected.float())
 
 

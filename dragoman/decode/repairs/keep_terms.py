@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from dragoman.decode.promises.glossary import lacking
-from dragoman.decode.proposer import Proposer
-from dragoman.decode.query import Life, together
+from dragoman.decode.repairs.coroutines import Rounds, together
+from dragoman.decode.repairs.searching import SearchingProposer
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate, merged
+from dragoman.text.glossary import lacking
 
 # Hypotheses: translations with and without a term share the beam. With 4 some get a word too many.
 _LEAST_BEAM = 5
@@ -20,7 +20,7 @@ class KeepTerms:
     wherever these put them.
     """
 
-    def __init__(self, splitter: Splitter, proposer: Proposer):
+    def __init__(self, splitter: Splitter, proposer: SearchingProposer):
         self._proposer = proposer
 
     def is_broken(self, part: Part, text: str, request: Request) -> bool:
@@ -28,7 +28,7 @@ class KeepTerms:
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
-    ) -> Life[tuple[Candidate, ...]]:
+    ) -> Rounds[tuple[Candidate, ...]]:
         if self._proposer.links_words:
             candidates = yield from self._filled_in(part, candidates, request)
             if not self.is_broken(part, candidates[0].text, request):
@@ -41,17 +41,18 @@ class KeepTerms:
 
     def _filled_in(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
-    ) -> Life[tuple[Candidate, ...]]:
+    ) -> Rounds[tuple[Candidate, ...]]:
         """The candidates with their terms in place, in their order."""
         mended = yield from together([self._of_one(part, one, request) for one in candidates])
         return merged(mended)[: request.nbest]
 
-    def _of_one(self, part: Part, candidate: Candidate, request: Request) -> Life[Candidate]:
+    def _of_one(self, part: Part, candidate: Candidate, request: Request) -> Rounds[Candidate]:
+        request.pause()  # many terms take long
         # Capitals come last: a model in whose words they are loses its way.
         quiet = part._replace(in_capitals=False)
         text = self._proposer.spelled(quiet, candidate)
         assert candidate.looked is not None
-        from dragoman.decode.promises.placing import filled_in  # few texts have terms
+        from dragoman.decode.repairs.placing import filled_in  # few texts have terms
 
         texts = filled_in(text, candidate.looked, part.demands, part.to)
         best = 0

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import Demand
-from dragoman.decode.promises.keep_names import KeepNames
-from dragoman.decode.query import drive
+from dragoman.decode.repairs.coroutines import drive
+from dragoman.decode.repairs.keep_names import KeepNames
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate
+from dragoman.text.glossary import Demand
 from dragoman.text.subword import WORD_START
 
 ENGLISH = Request(to="de", source_language="en")
@@ -24,7 +24,7 @@ KNOWN = {"London", "Londres", "Museum"}
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("text.names", "decode.promises.keep_names"):
+    for place in ("text.names", "decode.repairs.keep_names"):
         monkeypatch.setattr(f"dragoman.{place}.is_known", lambda word: word in KNOWN)
 
 
@@ -57,7 +57,7 @@ class Model:
     def is_frequent(self, word: str) -> bool:
         return word in self._frequent
 
-    def distinct(self, part: Part, request: Request):
+    def distinct_of(self, part: Part, request: Request):
         assert part.all_pieces
         self.heard.append("search")
         return (candidate(self._again),)

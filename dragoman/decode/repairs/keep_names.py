@@ -1,14 +1,14 @@
 """Names come through letter by letter."""
 
 from dragoman.decode.confidence.features import word_log_probs
-from dragoman.decode.promises.glossary import lacking
-from dragoman.decode.promises.keep_numbers import KeepNumbers
-from dragoman.decode.promises.stand_ins import lost_spans
-from dragoman.decode.proposer import Proposer
-from dragoman.decode.query import Life
+from dragoman.decode.repairs.coroutines import Rounds
+from dragoman.decode.repairs.keep_numbers import KeepNumbers
+from dragoman.decode.repairs.searching import SearchingProposer
+from dragoman.decode.repairs.stand_ins import lost_spans
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
+from dragoman.text.glossary import lacking
 from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, is_known, lacking_names
 from dragoman.text.numbers import Edit, edited, number_errors
 from dragoman.text.symbols import symbol_errors
@@ -28,7 +28,7 @@ class KeepNames:
     finds that too unlikely.
     """
 
-    def __init__(self, splitter: Splitter, proposer: Proposer):
+    def __init__(self, splitter: Splitter, proposer: SearchingProposer):
         self._splitter, self._proposer = splitter, proposer
         self._numbers = KeepNumbers(splitter, proposer)
 
@@ -41,10 +41,10 @@ class KeepNames:
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
-    ) -> Life[tuple[Candidate, ...]]:
+    ) -> Rounds[tuple[Candidate, ...]]:
         garbled, lost = self._garbled(part, candidates[0], request)
         if any(not self._splitter.can_spell(part, name) for name in lost):
-            again = yield from self._proposer.distinct(part._replace(all_pieces=True), request)
+            again = yield from self._proposer.distinct_of(part._replace(all_pieces=True), request)
             again = tuple(self._with_numbers(part, one, request) for one in again)
             if self._is_better(part, again[0].text, candidates[0].text, request):
                 candidates = again

@@ -1,4 +1,4 @@
-"""One engine, many processes that do the work with text: what they ask for is searched together."""
+"""One engine for many processes that do the text work: their queries are searched together."""
 
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -10,35 +10,34 @@ from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any, NamedTuple
 
-from dragoman.decode.asking import LED, PLAIN, SCORED, Answered, Asked
 from dragoman.decode.packed import PackedHypotheses, Plain
-from dragoman.decode.query import Answer, Manner, Query
+from dragoman.decode.query import Answer, Query, SearchOptions
+from dragoman.decode.remote_search import LED, PLAIN, SCORED, AnswerMessage, SearchMessage
 from dragoman.decode.searcher import Searcher
 from dragoman.errors import DragomanError
 from dragoman.text.subword import Flat
 
-# Of sources that are searched for at once on a GPU: some full batches of different lengths.
+# Source pieces that a GPU searches for at once: some full batches of different lengths.
 PIECES_AT_ONCE = 2**19
 
 
-class Kind(NamedTuple):
-    """What is answered together, if it is wanted at the same time: as much of it as has a `size` of
-    `most` in all."""
+class Work(NamedTuple):
+    """A kind of work: requests that come together share a call, up to a `size` of `most` in all."""
 
     answer: Callable[[list[Any]], list[Any]]
-    size: Callable[[Any], int] = lambda wanted: 0
+    size: Callable[[Any], int] = lambda request: 0
     most: int = 1
 
 
 class Lane:
-    """A thread that answers what many want, one kind of it at a time, the kinds in turn.
+    """A thread that answers requests, one kind of work at a time, the kinds in turn.
 
-    But not all of a kind. While one part is done, those who have had theirs can go on; if all were
-    answered at once, they would all leave the thread to itself afterwards. What is small comes
-    first: it is what a process lacks before it can take the next lines.
+    It does not take all requests of a kind at once: while it works on some, the processes that have
+    had theirs answered prepare the next ones. Small requests come first, since a process often
+    needs only these to continue.
     """
 
-    def __init__(self, kinds: Sequence[Kind]):
+    def __init__(self, kinds: Sequence[Work]):
         self._kinds = kinds
         self._thread = ThreadPoolExecutor(1)
         self._lock = Lock()
@@ -49,18 +48,18 @@ class Lane:
         ]
 
     def submit(self, kind: int, wanted: Any, reply: Callable[[Any], object]) -> None:
-        """`reply` is called with the answer, or with what went wrong."""
+        """Queue a request; `reply` is called with the answer, or with an error."""
         size = self._kinds[kind].size(wanted)
         with self._lock:
             heappush(self._waiting[kind], (size, next(self._order), wanted, reply))
         self._thread.submit(self._answer_next)
 
     def close(self) -> None:
-        """When it is done with what it is at."""
+        """End the thread after its current work."""
         self._thread.shutdown(cancel_futures=True)
 
     def _answer_next(self) -> None:
-        """What waits, as much as is enough; nothing, if it was answered with something else."""
+        """Answer waiting requests of the next kind; there may be none left."""
         taken: list[tuple[Any, Callable[[Any], object]]] = []
         total = 0
         with self._lock:
@@ -87,26 +86,29 @@ class Lane:
             reply(found)
 
 
-class Gathering:
-    """One engine for many, in two lanes: what a GPU does by itself does not wait for searches that
-    the host leads from step to step. Scores and plain searches take turns: at the same time they
-    would only hold each other up."""
+class SearchServer:
+    """Answers the queries of many processes with one engine.
+
+    It has two lanes, so that searches which a GPU does by itself do not wait for those that the
+    host leads step by step. Scores and plain searches share a lane: side by side they would only
+    slow each other down.
+    """
 
     def __init__(self, searcher: Searcher):
         self._searcher = searcher
-        queries = Kind(self._search)
-        by_itself = Lane([queries, Kind(self._search_plain, _pieces, PIECES_AT_ONCE)])
+        queries = Work(self._search)
+        by_itself = Lane([queries, Work(self._search_plain, _pieces, PIECES_AT_ONCE)])
         led = Lane([queries])
         self._lanes = {SCORED: (by_itself, 0), PLAIN: (by_itself, 1), LED: (led, 0)}
 
-    def submit(self, asked: Asked, reply: Callable[[Answered], object]) -> None:
-        """`reply` is called by another thread, which should not have to wait."""
-        number, lane, queries = asked
+    def submit(self, message: SearchMessage, reply: Callable[[AnswerMessage], object]) -> None:
+        """Queue a message; a thread of the lane calls `reply`, which should not block."""
+        number, lane, queries = message
         thread, kind = self._lanes[lane]
-        thread.submit(kind, queries, lambda answers: reply(Answered(number, answers)))
+        thread.submit(kind, queries, lambda answers: reply(AnswerMessage(number, answers)))
 
     def serve(self, connections: Sequence[Connection]) -> None:
-        """Answer processes until all of them are gone."""
+        """Answer processes until all of them have ended."""
         with ThreadPoolExecutor(len(connections)) as threads:
             for connection in connections:
                 threads.submit(self._serve, connection)
@@ -117,7 +119,7 @@ class Gathering:
             lane.close()
 
     def _serve(self, connection: Connection) -> None:
-        # A process at work does not take an answer at once: whoever has found it should not wait.
+        # A busy process does not read its answer right away, so a thread of its own sends it.
         with connection, ThreadPoolExecutor(1) as sender, suppress(EOFError, OSError):
             while True:
                 self.submit(connection.recv(), lambda one: sender.submit(connection.send, one))
@@ -127,15 +129,15 @@ class Gathering:
         return [[*islice(answers, len(queries))] for queries in every]
 
     def _search_plain(self, every: list[Plain]) -> list[list[PackedHypotheses]]:
-        """Those of one manner together."""
-        by_manner: dict[Manner, list[Flat]] = {}
-        for manner, sources in chain.from_iterable(every):
-            by_manner.setdefault(manner, []).append(sources)
-        found: dict[Manner, Iterator[PackedHypotheses]] = {}
-        for manner, of_manner in by_manner.items():
-            packed = self._searcher.packed(manner, Flat.joined(of_manner))
-            found[manner] = iter(packed.split(len(sources.lengths) for sources in of_manner))
-        return [[next(found[manner]) for manner, _ in plain] for plain in every]
+        """Search for the sources of all messages, together by their options."""
+        by_options: dict[SearchOptions, list[Flat]] = {}
+        for options, sources in chain.from_iterable(every):
+            by_options.setdefault(options, []).append(sources)
+        found: dict[SearchOptions, Iterator[PackedHypotheses]] = {}
+        for options, of_options in by_options.items():
+            packed = self._searcher.packed(options, Flat.joined(of_options))
+            found[options] = iter(packed.split(len(sources.lengths) for sources in of_options))
+        return [[next(found[options]) for options, _ in plain] for plain in every]
 
 
 def _pieces(plain: Plain) -> int:

@@ -1,20 +1,21 @@
 """Terms take the place of what the model would say."""
 
 from dataclasses import replace
+from string import ascii_lowercase
 
 import numpy as np
 import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import Demand, Glossary, lacking
-from dragoman.decode.promises.placing import filled_in
-from dragoman.decode.query import Steps
+from dragoman.decode.query import Hypotheses, Query
+from dragoman.decode.repairs.placing import MOST_TEXTS, filled_in
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.scoring import score_given
 from dragoman.decode.search.task import Task
 from dragoman.decode.translation import Candidate, reworded, word_attention
+from dragoman.text.glossary import Demand, Glossary, lacking
 from tests.conftest import small_engine
 
 
@@ -118,12 +119,15 @@ def rounds(translator: dragoman.Translator, text: str, terms: dict[str, str], to
     request = translator.check(
         Request(to=to, source_language="en", glossary=Glossary.of(terms.items()))
     )
-    steps = Steps(translator.pipeline.translate([text], request))
     count = 0
-    while not steps.is_done:
-        steps.send([*translator.searcher(steps.wants)])
+
+    def search(queries: list[Query]) -> list[Hypotheses]:
+        nonlocal count
         count += 1
-    assert all(term in steps.result[0] for term in terms.values())
+        return translator.searcher(queries)
+
+    (translation,) = translator.pipeline.translate([text], request, search)
+    assert all(term in translation for term in terms.values())
     return count
 
 
@@ -161,16 +165,16 @@ def test_a_sentence_whose_numbers_are_mended_needs_no_constrained_search_for_its
         "of new voters in 2010 compared to 2006."
     )
     found = []
+
+    def search(queries: list[Query]) -> list[Hypotheses]:
+        found[-1] += sum(query.phrases is not None for query in queries)
+        return translator.searcher(queries)
+
     for terms in ([], [("voter", "Wählerin"), ("drop", "Abfall")]):
         glossary = Glossary.of(terms)
         request = translator.check(Request(to="de", source_language="en", glossary=glossary))
-        steps = Steps(translator.pipeline.translate([text], request))
-        constrained = 0
-        while not steps.is_done:
-            constrained += sum(query.phrases is not None for query in steps.wants)
-            steps.send([*translator.searcher(steps.wants)])
-        found.append(constrained)
-        (said,) = steps.result
+        found.append(0)
+        (said,) = translator.pipeline.translate([text], request, search)
     assert found[0] == found[1]
     assert all(part in said for part in ("Wählerinnen", "Abfall", "17", "2009", "2006"))
 
@@ -375,3 +379,19 @@ def test_a_predicate_of_another_noun_stays() -> None:
     text = "El dueño del coche estaba dormido."
     said = filled_in(text, looked(0, 1, 2, 3, 4, 5), [demand], "es")
     assert said == ["El dueño de la furgoneta estaba dormido."]
+
+
+def test_alternatives_that_no_compared_text_would_hold_are_not_inflected() -> None:
+    asked = []
+
+    class CountingDemand(Demand):
+        def forms(self, target: str):
+            asked.append(target)
+            return super().forms(target)
+
+    demand = CountingDemand(
+        tuple(f"Bude{letter}" for letter in ascii_lowercase), True, (1, 2), "de"
+    )
+    texts = filled_in("Das Haus steht.", np.eye(3), [demand], "de")
+    assert len(texts) == MOST_TEXTS
+    assert len(asked) < MOST_TEXTS

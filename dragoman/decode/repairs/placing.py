@@ -7,14 +7,14 @@ texts; the model says which of them is likeliest.
 
 import itertools
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from dragoman.decode.promises.glossary import Demand, lacking
 from dragoman.text.agreement import gender_of, lead_of, leads
 from dragoman.text.forms import (
     ADJECTIVE,
@@ -28,6 +28,7 @@ from dragoman.text.forms import (
     term_forms,
 )
 from dragoman.text.german_leads import german_cases
+from dragoman.text.glossary import Demand, lacking
 from dragoman.text.tails import is_governed, is_known_adjective, tail_of, tails
 
 MOST_TEXTS = 16  # of a part that are compared
@@ -88,12 +89,21 @@ def filled_in(
         between = " " if choices and place.article < at else text[at:article]
         limit = max(end, following.article) if following else len(text)
         ways = _ways(text, Place(article, start, end, place.demand), language, limit)
-        choices.append([between + way for way in ways])
+        choices.append([between + way for way in _distinct(ways, most)])
         at = limit
     # Combinations may repeat, and there may be billions: only so many are looked at.
     combined = itertools.islice(_combined(choices), _COMBINED * most)
-    texts = ("".join(parts) + text[at:] for parts in combined)
-    return list(itertools.islice(dict.fromkeys(texts), most))
+    return _distinct(("".join(parts) + text[at:] for parts in combined), most)
+
+
+def _distinct(texts: Iterable[str], most: int) -> list[str]:
+    """Return the first texts that differ, and look for no more than `most`."""
+    found: dict[str, None] = {}
+    for text in texts:
+        found[text] = None
+        if len(found) == most:
+            break
+    return [*found]
 
 
 def _with_compounds(places: Sequence[Place]) -> list[Place]:
@@ -119,15 +129,19 @@ def _places(
     text: str, looked: np.ndarray, demands: Sequence[Demand], language: str
 ) -> Iterator[Place]:
     """Where the terms go that a translation lacks."""
-    taken: list[Demand] = []
-    for missing in lacking(demands, text):
+    # Each place is looked for once: a term may occur hundreds of times.
+    twins: defaultdict[tuple[str, ...], list[Place]] = defaultdict(list)
+    missing = lacking(demands, text)
+    lacked = {demand.targets for demand in missing}
+    for demand in demands:
+        if demand.targets in lacked:
+            twins[demand.targets].append(find_place(text, looked, demand, language))
+    for demand in missing:
         # A term that occurs twice and appears once: who knows which of the two is there?
-        twins = [one for one in demands if one.targets == missing.targets and one not in taken]
-        places = [find_place(text, looked, twin, language) for twin in twins]
-        unmet = [place for place in places if lacking([missing], text[place.start : place.end])]
-        place = (unmet or places)[0]
-        taken.append(place.demand)
-        yield place
+        places = twins[demand.targets]
+        is_unmet = (lacking([demand], text[place.start : place.end]) for place in places)
+        number = next((number for number, unmet in enumerate(is_unmet) if unmet), 0)
+        yield places.pop(number)
 
 
 def find_place(text: str, looked: np.ndarray, demand: Demand, language: str) -> Place:
@@ -230,7 +244,7 @@ _FIRST = re.compile(r"(\w+['’]|\w+(?= )) ?(?=\w)")
 _LAST = re.compile(r" (\w+)$")
 
 
-def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
+def _ways(text: str, place: Place, language: str, limit: int) -> Iterator[str]:
     """What may stand from the article of a place to `limit`, what changes least first."""
     lead, noun = text[place.article : place.start], text[place.start : place.end]
     begins = not text[: place.article] or _ends_sentence(text[: place.article])
@@ -243,7 +257,6 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
         around = text[: place.article], text[place.end :]
         cases = german_cases(around[0], lead, noun, place.demand.number, around[1])
     describes = _DESCRIBES.match(text, place.end) is not None
-    ways = []
     for target in place.demand.targets:
         own, forms = _forms(target, place.demand, language)
         of_target = cases if lead or not own else _without_lead(cases, text[: place.article])
@@ -261,12 +274,9 @@ def _ways(text: str, place: Place, language: str, limit: int) -> list[str]:
                 way = way[:1].upper() + way[1:] if capital else way
                 agreed = of_gender.get(kind, text[tail])
                 if agreed != text[tail]:
-                    ways.append(
-                        way + text[place.end : tail.start] + agreed + text[tail.stop : limit]
-                    )
+                    yield way + text[place.end : tail.start] + agreed + text[tail.stop : limit]
                 if agreed == text[tail] or not form.gender:
-                    ways.append(way + text[place.end : limit])
-    return [*dict.fromkeys(ways)]
+                    yield way + text[place.end : limit]
 
 
 # Behind an adjective: the noun that it describes. German ones have capitals.

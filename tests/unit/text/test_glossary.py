@@ -1,6 +1,9 @@
 """Terms are found in a source and appear in its translation."""
 
 import itertools
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,12 +11,12 @@ import pytest
 
 import dragoman
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import Demand, Glossary, lacking, met
 from dragoman.decode.request import Request
 from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.constraints import constrained_search
 from dragoman.decode.search.task import Phrase, Task
 from dragoman.errors import ConfigError
+from dragoman.text.glossary import Demand, Glossary, lacking, met
 from tests.conftest import small_engine
 
 SOURCES = [[4, 5, 6, 3], [7, 8, 3], [9, 10, 11, 12, 3]]
@@ -40,6 +43,19 @@ def test_every_hypothesis_holds_its_phrases(beam: int, end: float) -> None:
             for phrase in wanted:
                 assert any(holds(hypothesis.tokens, way) for way in phrase.ways)
     assert found[2][0].tokens.count(21) >= 2
+
+
+def test_a_phrase_that_may_occur_once_does_not_occur_twice() -> None:
+    engine = small_engine(end=0.0)
+    settings = DecodingConfig(beam_size=4, max_length_ratio=0.0, max_length_extra=40)
+    often = {}
+    for once in (False, True):
+        every = [(Phrase(((token,),), once=once),) for token in range(4, 23)]
+        found = constrained_search(engine, SOURCES[:1] * 19, Task(settings, phrases=every))
+        pairs = enumerate(found, 4)
+        often[once] = [hypotheses[0].tokens.count(token) for token, hypotheses in pairs]
+    assert max(often[False]) > 1
+    assert often[True] == [1] * 19
 
 
 def test_a_wide_constrained_search_finds_the_best_of_all() -> None:
@@ -310,3 +326,13 @@ def test_an_entry_may_have_any_form_of_a_verb() -> None:
 def test_a_french_adjective_may_be_feminine(target: str, text: str, is_there: bool) -> None:
     demand = Demand((target,), inflection=True, to="fr")
     assert (not lacking([demand], text)) == is_there
+
+
+def test_a_glossary_from_another_process_equals_one_of_this() -> None:
+    script = (
+        "import pickle, sys; from dragoman.text.glossary import Glossary; "
+        "glossary = Glossary.of([('Hund', 'dog')]); hash(glossary); "
+        "sys.stdout.buffer.write(pickle.dumps(glossary))"
+    )
+    sent = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    assert pickle.loads(sent) in {Glossary.of([("Hund", "dog")])}

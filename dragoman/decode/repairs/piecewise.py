@@ -4,7 +4,7 @@ can be lost."""
 import re
 from collections.abc import Callable, Sequence
 
-from dragoman.decode.query import Life, together
+from dragoman.decode.repairs.coroutines import Rounds, together
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.text.numbers import Edit
@@ -29,9 +29,9 @@ def piecewise(
     splitter: Splitter,
     part: Part,
     edits: Sequence[Edit],
-    translated: Callable[[Part, Request], Life[str]],
+    translated: Callable[[Part, Request], Rounds[str]],
     request: Request,
-) -> Life[str]:
+) -> Rounds[str]:
     """A part with edits made, and each text between two of them translated by itself."""
     texts: list[str] = []
     at = 0

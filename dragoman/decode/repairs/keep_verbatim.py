@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from dragoman.decode.promises.keep_numbers import KeepNumbers
-from dragoman.decode.promises.keep_terms import KeepTerms
-from dragoman.decode.promises.piecewise import piecewise
-from dragoman.decode.promises.promise import kept
-from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
-from dragoman.decode.proposer import Proposer
-from dragoman.decode.query import Life
+from dragoman.decode.repairs.coroutines import Rounds
+from dragoman.decode.repairs.keep_numbers import KeepNumbers
+from dragoman.decode.repairs.keep_terms import KeepTerms
+from dragoman.decode.repairs.piecewise import piecewise
+from dragoman.decode.repairs.repair import repaired
+from dragoman.decode.repairs.searching import SearchingProposer
+from dragoman.decode.repairs.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
@@ -23,7 +23,7 @@ class KeepVerbatim:
     translated by themselves: then nothing can be lost.
     """
 
-    def __init__(self, splitter: Splitter, proposer: Proposer):
+    def __init__(self, splitter: Splitter, proposer: SearchingProposer):
         self._splitter, self._proposer = splitter, proposer
         self._others = (KeepTerms(splitter, proposer), KeepNumbers(splitter, proposer))
 
@@ -33,7 +33,7 @@ class KeepVerbatim:
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
-    ) -> Life[tuple[Candidate, ...]]:
+    ) -> Rounds[tuple[Candidate, ...]]:
         once = replace(request, nbest=1)
         text = ""
         for stand_in in STAND_INS:
@@ -49,9 +49,9 @@ class KeepVerbatim:
         best = yield from self._proposer.scored(part, [text], request)
         return (*best, *candidates)[: request.nbest]
 
-    def _translated(self, part: Part, request: Request) -> Life[str]:
+    def _translated(self, part: Part, request: Request) -> Rounds[str]:
         """The best translation of a part, with the promises about terms and numbers kept."""
-        candidates = yield from self._proposer.distinct(part, request)
+        candidates = yield from self._proposer.distinct_of(part, request)
         for promise in self._others:
-            candidates = yield from kept(promise, part, candidates, request)
+            candidates = yield from repaired(promise, part, candidates, request)
         return candidates[0].text

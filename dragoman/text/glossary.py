@@ -1,4 +1,4 @@
-"""Terms that must be translated just so."""
+"""Glossaries: terms with required translations."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -44,8 +44,11 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True)
 class Term:
-    """A source and what it may become. `case`: upper and lower case must agree. `exact`: both
-    sides stand in a text as they stand here; otherwise in any of their forms."""
+    """A source and its allowed targets.
+
+    With `case`, upper and lower case must agree. With `exact`, both sides occur literally;
+    otherwise they may be inflected.
+    """
 
     source: str
     targets: tuple[str, ...]
@@ -55,11 +58,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Demand:
-    """What the translation of one occurrence must hold: one of these.
+    """The requirement of one occurrence of a term: the translation contains one of `targets`.
 
-    `words`: the occurrence, as first and last (not included) of the words between spaces; nothing
-    where that is not known. `inflection`: a form of the target will do, in the language `to`; of
-    this `number`, where the source tells it. `source`: the occurrence as it stands in the text.
+    `inflection` allows forms of the target in the language `to`, of the grammatical `number` if the
+    source tells it. `words` are the first and the last word (exclusive) of the occurrence, if they
+    are known, and `source` is its text.
     """
 
     targets: tuple[str, ...]
@@ -70,7 +73,7 @@ class Demand:
     source: str = ""
 
     def forms(self, target: str) -> tuple[Form, ...]:
-        """What may be put in for a target, likely ones first."""
+        """Return the forms of a target that may be inserted, the likeliest first."""
         if not self.inflection:
             return (Form(target),)
         if self.number == AS_GIVEN:
@@ -168,6 +171,18 @@ def _in_compounds(target: str, forms: Iterable[str]) -> list[str]:
 class Glossary:
     terms: tuple[Term, ...] = ()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type["Glossary"], tuple[tuple[Term, ...]]]:
+        # Another process has other hashes.
+        return Glossary, (self.terms,)
+
+    @cached_property
+    def _hash(self) -> int:
+        """Hash once: 20,000 terms take 7 ms, and a cache looks for every text."""
+        return hash(self.terms)
+
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "Glossary":
         """From sources and targets; a target may have alternatives, with | between them."""
@@ -209,18 +224,19 @@ class Glossary:
                 raise ConfigError(f"{name} has more than {MOST_TERMS:,} terms.")
         return cls(tuple(terms))
 
-    def uses(self, text: str, translation: str, source: str = "", to: str = "") -> list["Use"]:
-        """What became of each occurrence of a term, for reports."""
+    def uses(self, text: str, translation: str, source: str = "", to: str = "") -> list["TermUse"]:
+        """Report how each occurrence of a term was translated."""
         in_capitals = translation.isupper() and text.isupper()
         return [
-            Use(demand.source, demand.targets[0], words or "", _state(demand, words))
+            TermUse(demand.source, demand.targets[0], words or "", _state(demand, words))
             for demand, words in met(self.demands(text, source, to), translation, in_capitals)
         ]
 
     @cached_property
     def _by_first_word(self) -> dict[str, list[tuple[tuple[str, ...], Term]]]:
-        """Terms by their first word, those of more words first. An inflected word is found by its
-        first letters."""
+        """Index the terms by the first letters of their first word, so that inflected words are
+        found; terms of more words come first.
+        """
         index: dict[str, list[tuple[tuple[str, ...], Term]]] = defaultdict(list)
         for term in self.terms:
             words = tuple(_words(term))
@@ -233,15 +249,14 @@ class Glossary:
         return index
 
     def comparisons(self, text: str) -> int:
-        """How many terms `demands` has to compare with words of a text, at most."""
+        """Return an upper bound of the comparisons of terms with words of a text."""
         index = self._by_first_word if self.terms else {}
         return sum(len(index.get(_key(word), ())) for word in _WORD.findall(text))
 
     def demands(self, text: str, source: str = "", to: str = "") -> tuple[Demand, ...]:
-        """What the translation of a text must hold: something for each occurrence of a term, the
-        longest terms first, none inside another.
+        """Find the occurrences of terms in a text, the longest terms first, without overlaps.
 
-        `source` and `to` are languages; where one is not known, forms are guessed by their length.
+        `source` and `to` are languages; if one is unknown, forms are guessed by their length.
         """
         if not self.terms:
             return ()
@@ -274,10 +289,12 @@ class Glossary:
 NO_TERMS = Glossary()
 
 
-class Use(NamedTuple):
-    """An occurrence of a term: its source as it stands in the text, the target, the words of the
-    translation that meet it, and whether these are as the glossary has them (`placed`), a form of
-    it (`inflected`) or nothing (`refused`)."""
+class TermUse(NamedTuple):
+    """An occurrence of a term, and the words of the translation that meet it.
+
+    Its state is "placed" if they are the glossary's own, "inflected" if they are a form of it, and
+    "refused" if there are none.
+    """
 
     source: str
     target: str

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dragoman.config import MOST_HYPOTHESES
-from dragoman.decode.promises.glossary import lacking
-from dragoman.decode.promises.keep_terms import KeepTerms
-from dragoman.decode.promises.piecewise import clause_ends, piecewise
-from dragoman.decode.promises.promise import kept
-from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
-from dragoman.decode.proposer import Proposer
-from dragoman.decode.query import Life, together
+from dragoman.decode.repairs.coroutines import Rounds, together
+from dragoman.decode.repairs.keep_terms import KeepTerms
+from dragoman.decode.repairs.piecewise import clause_ends, piecewise
+from dragoman.decode.repairs.repair import repaired
+from dragoman.decode.repairs.searching import SearchingProposer
+from dragoman.decode.repairs.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
+from dragoman.text.glossary import lacking
 from dragoman.text.numbers import (
     Edit,
     Quantity,
@@ -43,7 +43,7 @@ class KeepNumbers:
     the texts between numbers.
     """
 
-    def __init__(self, splitter: Splitter, proposer: Proposer):
+    def __init__(self, splitter: Splitter, proposer: SearchingProposer):
         self._splitter, self._proposer = splitter, proposer
         self._terms = KeepTerms(splitter, proposer)
 
@@ -56,14 +56,14 @@ class KeepNumbers:
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
-    ) -> Life[tuple[Candidate, ...]]:
+    ) -> Rounds[tuple[Candidate, ...]]:
         mended = self._closest(part, candidates, request)
         if self._errors(part, mended[0].text):
             more = yield from self._proposer.propose(part, self._wider(request))
             # No candidate counts that lacks a term.
             if all(self._terms.is_broken(part, one.text, request) for one in more):
                 best = min(more, key=lambda one: self._errors(part, one.text))
-                more = yield from kept(self._terms, part, (best,), replace(request, nbest=1))
+                more = yield from repaired(self._terms, part, (best,), replace(request, nbest=1))
             mended = self._closest(part, (*more, *candidates), request)
         if not request.prefix:
             once = replace(request, nbest=1)
@@ -117,7 +117,7 @@ class KeepNumbers:
 
         return tuple(sorted(different.values(), key=faults)[: request.nbest])
 
-    def _scored(self, part: Part, candidate: Candidate, request: Request) -> Life[Candidate]:
+    def _scored(self, part: Part, candidate: Candidate, request: Request) -> Rounds[Candidate]:
         """The candidate with pieces that spell its text, where a rule has changed that."""
         if self._proposer.spelled(part, candidate) == candidate.text:
             return candidate
@@ -129,7 +129,7 @@ class KeepNumbers:
         changed = self._splitter.changed(part, text, request)
         return changed if len(changed.ids) <= self._splitter.longest(request) else None
 
-    def _with_other_numbers(self, part: Part, request: Request) -> Life[str]:
+    def _with_other_numbers(self, part: Part, request: Request) -> Rounds[str]:
         """The translation of a text that comes out well with other numbers, the right ones put
         back; empty if there is none."""
         tries: list[tuple[dict[str, str], Part]] = []
@@ -144,13 +144,13 @@ class KeepNumbers:
                 return right
         return ""
 
-    def _translated(self, part: Part, request: Request) -> Life[str]:
+    def _translated(self, part: Part, request: Request) -> Rounds[str]:
         """The best translation of a part, with its terms."""
         candidates = yield from self._proposer.propose(part, request)
-        best, *_ = yield from kept(self._terms, part, candidates, request)
+        best, *_ = yield from repaired(self._terms, part, candidates, request)
         return best.text
 
-    def _with_words(self, part: Part, request: Request) -> Life[str]:
+    def _with_words(self, part: Part, request: Request) -> Rounds[str]:
         """The translation of a text with words in the place of numbers, if all words come
         through."""
         numbers = self._rewritten(part, request)
@@ -161,15 +161,15 @@ class KeepNumbers:
             return ""
         return with_spans((yield from self._translated(changed, request)), back)
 
-    def _by_clauses(self, part: Part, request: Request) -> Life[str]:
+    def _by_clauses(self, part: Part, request: Request) -> Rounds[str]:
         """Clauses translated one by one: in a shorter text a model loses less."""
         return (yield from self._piecewise(part, clause_ends(part.text), request))
 
-    def _between_numbers(self, part: Part, request: Request) -> Life[str]:
+    def _between_numbers(self, part: Part, request: Request) -> Rounds[str]:
         """The texts between numbers translated one by one, the numbers where they are."""
         return (yield from self._piecewise(part, self._rewritten(part, request), request))
 
-    def _piecewise(self, part: Part, edits: Sequence[Edit], request: Request) -> Life[str]:
+    def _piecewise(self, part: Part, edits: Sequence[Edit], request: Request) -> Rounds[str]:
         if not edits:
             return ""
         return (yield from piecewise(self._splitter, part, edits, self._translated, request))

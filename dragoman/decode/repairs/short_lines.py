@@ -5,12 +5,12 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
-from dragoman.decode.promises.glossary import NO_TERMS
-from dragoman.decode.proposer import Proposer
-from dragoman.decode.query import Life, together
+from dragoman.decode.repairs.coroutines import Rounds, together
+from dragoman.decode.repairs.searching import SearchingProposer
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
+from dragoman.text.glossary import NO_TERMS
 from dragoman.text.names import SMALL_LETTERS
 from dragoman.text.segments import capitalised, uncapitalised
 
@@ -33,7 +33,7 @@ class ShortLines:
     and the largest sum wins.
     """
 
-    def __init__(self, splitter: Splitter, proposer: Proposer):
+    def __init__(self, splitter: Splitter, proposer: SearchingProposer):
         self._splitter, self._proposer = splitter, proposer
 
     def is_broken(self, part: Part, text: str, request: Request) -> bool:
@@ -46,7 +46,7 @@ class ShortLines:
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
-    ) -> Life[tuple[Candidate, ...]]:
+    ) -> Rounds[tuple[Candidate, ...]]:
         several = replace(request, nbest=_ANSWERS, alignments=False, glossary=NO_TERMS)
         line, dots = _without_dots(part.text)
         weight_of = {line: 1.0, line[:1].lower() + line[1:]: 1.0, f"{line}.": _AS_SENTENCE}
@@ -73,7 +73,7 @@ class ShortLines:
         others = (candidate for candidate in candidates if candidate.text != best)
         return (*chosen, *others)[: request.nbest]
 
-    def _answers(self, part: Part, request: Request) -> Life[dict[str, float]]:
+    def _answers(self, part: Part, request: Request) -> Rounds[dict[str, float]]:
         """What the model says, with probabilities for each piece on average."""
         candidates = yield from self._proposer.propose(part, request)
         answers: defaultdict[str, float] = defaultdict(float)
@@ -81,7 +81,7 @@ class ShortLines:
             answers[one.text] += math.exp(one.score)
         return answers
 
-    def _by_another_language(self, part: Part, request: Request) -> Life[dict[str, float]]:
+    def _by_another_language(self, part: Part, request: Request) -> Rounds[dict[str, float]]:
         (there,) = self._splitter.encode([part._replace(to=_BETWEEN)], request)
         between = yield from self._answers(there, request)
         usual = sorted(between, key=between.__getitem__, reverse=True)[:_WAYS]

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.glossary import Demand
-from dragoman.decode.promises.keep_numbers import KeepNumbers
-from dragoman.decode.promises.keep_symbols import KeepSymbols
-from dragoman.decode.promises.keep_verbatim import KeepVerbatim
-from dragoman.decode.promises.piecewise import clause_ends
-from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
-from dragoman.decode.query import drive
+from dragoman.decode.repairs.coroutines import drive
+from dragoman.decode.repairs.keep_numbers import KeepNumbers
+from dragoman.decode.repairs.keep_symbols import KeepSymbols
+from dragoman.decode.repairs.keep_verbatim import KeepVerbatim
+from dragoman.decode.repairs.piecewise import clause_ends
+from dragoman.decode.repairs.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate
+from dragoman.text.glossary import Demand
 from dragoman.text.verbatim import names
 
 Say = Callable[[str, int], Sequence[str]]
@@ -53,7 +53,7 @@ class Model:
         return tuple(Candidate(text, -float(i)) for i, text in enumerate(texts))
         yield
 
-    distinct = propose
+    distinct_of = propose
 
     def demanding(self, part: Part, request: Request):
         self.heard.append("demanded: " + ", ".join(d.targets[0] for d in part.demands))

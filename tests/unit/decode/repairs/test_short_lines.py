@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from dragoman.config import DecodingConfig
-from dragoman.decode.promises.short_lines import ShortLines
-from dragoman.decode.query import drive
+from dragoman.decode.repairs.coroutines import drive
+from dragoman.decode.repairs.short_lines import ShortLines
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate

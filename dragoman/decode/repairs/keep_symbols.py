@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from dragoman.decode.promises.keep_verbatim import KeepVerbatim
-from dragoman.decode.promises.piecewise import piecewise
-from dragoman.decode.promises.stand_ins import lost_spans, standing_in, with_spans
-from dragoman.decode.query import Life
+from dragoman.decode.repairs.coroutines import Rounds
+from dragoman.decode.repairs.keep_verbatim import KeepVerbatim
+from dragoman.decode.repairs.piecewise import piecewise
+from dragoman.decode.repairs.stand_ins import lost_spans, standing_in, with_spans
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate
@@ -37,7 +37,7 @@ class KeepSymbols(KeepVerbatim):
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request
-    ) -> Life[tuple[Candidate, ...]]:
+    ) -> Rounds[tuple[Candidate, ...]]:
         once = replace(request, nbest=1)
         lead, rest = split_lead(part.text)
         rest, tail = split_tail(rest)

@@ -1,1 +1,0 @@
-"""What a translation promises: terms, numbers, and what must stay as it is."""
