@@ -18,6 +18,10 @@ from dragoman.serve.batcher import StoppingError
 
 _HEARD = count()
 _LINGER_S = 0.5  # for a request that is on its way while the service stops
+# Chunks of a body: some, and one more for so many bytes. Each costs a call from the parser, so a
+# packet of one-byte chunks would hold the event loop for a tenth of a second.
+_CHUNKS, _BYTES_OF_A_CHUNK = 1000, 256
+_HEADERS = 100
 _PIPELINED = 16  # requests of one connection that may wait for earlier answers
 
 
@@ -37,6 +41,7 @@ class _Head:
 
     received: int = 0  # bytes in packets that contain nothing else
     parsed: int = 0  # bytes that the parser has handed over
+    headers: int = 0
 
 
 class Connection(HttpToolsProtocol):
@@ -52,6 +57,8 @@ class Connection(HttpToolsProtocol):
         self.heard_at = 0
         self._head: _Head | None = None
         self._in_body = False
+        self._body_bytes = self._chunks = 0
+        self._framing = 0  # bytes of the body's chunk sizes, extensions and trailers
         self._unanswered: list[RequestResponseCycle] = []
         self._refusal = (400, "this is not HTTP.")
         self._refused = False
@@ -91,7 +98,12 @@ class Connection(HttpToolsProtocol):
         if self._head is None and not self._in_body:
             self._begin_head()
         head = self._head
+        if self._in_body:
+            self._framing += len(data)  # `on_body` takes off what is the body itself
         super().data_received(data)
+        # The parser collects a trailer until its end, in quadratic time.
+        if self._in_body and self._framing > self._limits.head_bytes + self._body_bytes // 8:
+            self.refuse(*self._bad_chunks)
         # The packet did not complete the head, so all of it belongs there. The parser may have
         # kept a part to itself, which `_count` does not see.
         if head is not None and head is self._head:
@@ -113,6 +125,9 @@ class Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head is not None:  # trailers after a chunked body are ignored
             self._count(len(name) + len(value))
+            self._head.headers += 1
+            if self._head.headers > _HEADERS:
+                self._stop_parsing(431, f"the request has more than {_HEADERS} headers.")
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -120,9 +135,18 @@ class Connection(HttpToolsProtocol):
         self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete]
         self._unanswered.append(self.cycle)
         self._head, self._in_body = None, True
+        self._framing = self._body_bytes = self._chunks = 0
         self._wait_for_more()
         if self._stopping:
             self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        self._framing -= len(body)
+        self._chunks += 1
+        if self._chunks > _CHUNKS + self._body_bytes // _BYTES_OF_A_CHUNK:
+            self._stop_parsing(*self._bad_chunks)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._in_body = False
@@ -194,6 +218,10 @@ class Connection(HttpToolsProtocol):
     @property
     def _too_large(self) -> tuple[int, str]:
         return 431, f"the head of the request is larger than {self._limits.head_bytes:,} bytes."
+
+    @property
+    def _bad_chunks(self) -> tuple[int, str]:
+        return 400, "the body has too many small chunks, or too long trailers."
 
     def _stop_parsing(self, status: int, message: str) -> None:
         """End parsing from a callback; uvicorn catches the exception and calls

@@ -519,6 +519,40 @@ def test_a_head_that_is_a_little_too_large_hears_why(service, end) -> None:
         assert "32,768 bytes" in json.loads(said.partition(b"\r\n\r\n")[2])["error"]
 
 
+def test_a_head_with_many_headers_is_refused(service) -> None:
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"a:b\r\n" * 1000 + b"\r\n")
+        assert heard(connection).startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize(
+    ("beginning", "piece"),
+    [(b"0\r\nX-A: ", b"a" * 2**16), (b"", b"1\r\na\r\n" * 10_000), (b"", b"1;" + b"x" * 2**16)],
+    ids=["a trailer without end", "chunks of one byte", "a chunk's extension without end"],
+)
+def test_a_body_of_almost_nothing_but_framing_is_refused(service, beginning, piece) -> None:
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(
+            b"POST /detect HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n" + beginning
+        )
+        sent = sent_before_the_end(connection, piece, 300 * 2**20)
+        assert sent < 30 * 2**20  # what the kernel holds for both sides
+        assert get(address) == 200
+
+
+def test_a_large_body_in_chunks_of_usual_size_is_read(service) -> None:
+    text = json.dumps({"q": "eins " * 900 + " " * 150_000}).encode()
+    pieces = [text[at : at + 400] for at in range(0, len(text), 400)]
+    body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(
+            b"POST /detect HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n"
+        )
+        assert heard(connection).startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 413 "))
+
+
 def test_trailers_and_pipelined_requests_are_not_collected(service) -> None:
     with running(service) as address:
         with connect(address) as connection:
