@@ -3,7 +3,7 @@
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from dragoman.documents.document import NO_WARNING, Document, QualityWarning
@@ -13,6 +13,9 @@ from dragoman.text.verbatim import reason_for_doubt
 DOUBTFUL, LEFT, COPIED, TRANSLATED = "doubtful", "left", "copied", "translated"
 STATES = (DOUBTFUL, LEFT, TRANSLATED, COPIED)  # in the order of the report
 _DIGIT = re.compile(r"\d")
+# A report of a large file shows its first rows: of 5,000 characters of "&" each, 70,000 rows would
+# make a page of 700 MB.
+_MOST_ROWS, _MOST_CHARACTERS, _LONGEST_TEXT = 5_000, 1_000_000, 1_000
 _SHORT = 20  # characters: ratios of shorter lengths say nothing
 _STYLE = (
     "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:75rem;padding:0 1rem}"
@@ -41,23 +44,54 @@ class ReportRow(NamedTuple):
 
 
 class Report(NamedTuple):
-    rows: list[ReportRow]
+    """The rows to show, in the document's order, and how many more there are in each state."""
 
-    def with_terms(self, uses: Callable[[str, str], Sequence[Term]]) -> "Report":
+    rows: list[ReportRow]
+    others: dict[str, int] = {}  # noqa: RUF012  (a NamedTuple's default is never changed)
+
+    @classmethod
+    def of(cls, rows: Iterable[ReportRow]) -> "Report":
+        """Keep the rows that a page has room for: doubtful ones first."""
+        rows = list(rows)
+        kept: dict[int, ReportRow] = {}
+        characters = 0
+        for number in sorted(range(len(rows)), key=lambda number: _urgency(rows[number])):
+            row = rows[number]
+            row = row._replace(source=_shortened(row.source), target=_shortened(row.target))
+            characters += len(row.source) + len(row.target)
+            if characters > _MOST_CHARACTERS or len(kept) == _MOST_ROWS:
+                break
+            kept[number] = row
+        others = Counter(row.state for number, row in enumerate(rows) if number not in kept)
+        return cls([kept[number] for number in sorted(kept)], dict(others))
+
+    def with_terms(
+        self, uses: Callable[[str, str], Sequence[Term]], most: int = 100_000
+    ) -> "Report":
         """Return the report with the terms of each text, which `uses` finds in text and
-        translation.
+        translation; of `most` occurrences in all.
         """
-        return Report([row._replace(terms=uses(row.source, row.target)) for row in self.rows])
+        of_pair: dict[tuple[str, str], Sequence[Term]] = {}
+        rows = []
+        left = most
+        for row in self.rows:
+            pair = row.source, row.target
+            if pair not in of_pair and left > 0:
+                of_pair[pair] = uses(*pair)
+            terms = of_pair.get(pair, ())[: max(0, left)]
+            left -= len(terms)
+            rows.append(row._replace(terms=terms))
+        return self._replace(rows=rows)
 
     @property
     def terms(self) -> dict[str, int]:
-        """Count the terms that were placed, inflected and refused."""
+        """Count the terms of the rows that were placed, inflected and refused."""
         return dict(Counter(state for row in self.rows for *_, state in row.terms))
 
     @property
     def counts(self) -> dict[str, int]:
         """Count the texts that were translated, copied, left, and doubtful."""
-        counted = Counter(row.state for row in self.rows)
+        counted = Counter(row.state for row in self.rows) + Counter(self.others)
         return {state: counted[state] for state in STATES}
 
     def as_page(self, name: str) -> str:
@@ -66,15 +100,16 @@ class Report(NamedTuple):
         terms = self.terms
         if terms:
             counts += ". Terms: " + ", ".join(f"{n} {state}" for state, n in terms.items())
-        rows = sorted(self.rows, key=lambda row: (STATES.index(row.state), row.confidence))
+        more = sum(self.others.values())
+        rest = f"<p>… and {more:,} more texts.</p>" if more else ""
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             f"<title>{html.escape(name)}</title><style>{_STYLE}</style></head>\n<body>"
-            f"<h1>{html.escape(name)}</h1><p>{len(rows)} texts: {counts}.</p>\n<table>"
+            f"<h1>{html.escape(name)}</h1><p>{len(self.rows) + more} texts: {counts}.</p>\n<table>"
             "<tr><th>state</th><th>source</th><th>translation</th>"
             f"{'<th>terms</th>' if terms else ''}</tr>\n"
-            + "\n".join(_as_html(row, bool(terms)) for row in rows)
-            + "\n</table></body></html>\n"
+            + "\n".join(_as_html(row, bool(terms)) for row in sorted(self.rows, key=_urgency))
+            + f"\n</table>{rest}</body></html>\n"
         )
 
 
@@ -94,7 +129,15 @@ def report_of(document: Document, translated: Sequence[Segment]) -> Report:
     rows = []
     for source, target in zip(document.segments, translated, strict=True):
         rows.append(_row(source, target, document.warnings.get(source, NO_WARNING)))
-    return Report(rows)
+    return Report.of(rows)
+
+
+def _urgency(row: ReportRow) -> tuple[int, float]:
+    return STATES.index(row.state), row.confidence
+
+
+def _shortened(text: str) -> str:
+    return f"{text[:_LONGEST_TEXT]}…" if len(text) > _LONGEST_TEXT else text
 
 
 def _row(source: Segment, target: Segment, warning: QualityWarning) -> ReportRow:

@@ -147,7 +147,8 @@ class Reader:
             self.done = answer["done"]
             results = translate([SentenceRequest(*sentence) for sentence in answer["sentences"]])
             answer, written = self._exchange({"results": results})
-        self.report = Report([ReportRow(*row) for row in answer["report"]])
+        rows, others = answer["report"]
+        self.report = Report([ReportRow(*row) for row in rows], others)
         return written
 
     def unchanged(self) -> bytes:
@@ -286,7 +287,7 @@ class _ReaderProcess:
         if "unchanged" in message:
             return {}, self._document.write(self._document.segments)
         written = self._translated()
-        return {"report": self._report.rows}, written
+        return {"report": self._report}, written
 
     def put_away(self) -> int:
         """Forget the file; return how much address space is left of this and earlier ones."""

@@ -33,6 +33,7 @@ from dragoman.serve.service import Service
 from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.languages import AUTO
 
+_MOST_USES = 2000  # of terms in a report: up to some seconds
 router = APIRouter(tags=["documents"], route_class=MeteredRoute)
 
 
@@ -252,7 +253,8 @@ class DocumentJobs:
 
 def _add_report(job: DocumentJob, report: Report, route: Route, glossary: Glossary) -> None:
     if glossary.terms:
-        report = report.with_terms(lambda s, t: glossary.uses(s, t, route.source, route.target))
+        languages = route.source, route.target
+        report = report.with_terms(lambda s, t: glossary.uses(s, t, *languages), _MOST_USES)
         job.term_counts = report.terms or None
     job.report_counts = report.counts
     job.report_page = zlib.compress(report.as_page(job.name).encode())
@@ -287,7 +289,7 @@ async def upload(request: Request) -> Response:
     client = paying(request)
     glossary = NO_TERMS
     if terms := sent.fields.get("glossary", ""):
-        glossary = await service_of(request).work(client, Glossary.parse, terms)
+        glossary = await service_of(request).parsed_glossary(client, terms)
     job = jobs_of(request).begin(
         sent.name,
         sent.raw,

@@ -154,3 +154,30 @@ def test_a_report_page_counts_each_term_once(monkeypatch) -> None:
     monkeypatch.setattr(Report, "terms", property(counting))
     Report([ReportRow("translated", "a", "b")] * 50).as_page("name")
     assert len(counted) == 1
+
+
+def test_a_report_of_a_large_file_shows_its_first_rows_and_counts_the_others() -> None:
+    rows = [ReportRow("translated", f"{n} " + "&" * 199, "&" * 199) for n in range(70_000)]
+    rows.append(ReportRow("doubtful", "Hard words.", "?" * 100_000, "unsure"))
+    report = Report.of(rows)
+    assert report.rows[-1].source == "Hard words."
+    assert len(report.rows[-1].target) < 2000
+    assert report.counts == {"doubtful": 1, "left": 0, "translated": 70_000, "copied": 0}
+    page = report.as_page("large.json")
+    assert len(page) < 10_000_000
+    assert "70001 texts: 1 doubtful" in page
+    assert page.index("Hard words.") < page.index("&amp;")
+    assert f"… and {70_001 - len(report.rows):,} more texts." in page
+
+
+def test_equal_texts_of_a_report_are_searched_for_terms_once_and_up_to_a_limit() -> None:
+    asked = []
+
+    def uses(source: str, target: str) -> list[tuple[str, str, str, str]]:
+        asked.append(source)
+        return [("order", "Auftrag", "Auftrag", "placed")] * 3
+
+    rows = [ReportRow("translated", text, "x") for text in ("a", "a", "b", "c", "d")]
+    report = Report.of(rows).with_terms(uses, most=8)
+    assert asked == ["a", "b"]
+    assert report.terms == {"placed": 8}
