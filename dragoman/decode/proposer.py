@@ -126,7 +126,7 @@ class Proposer:
             hypotheses = sorted(
                 hypotheses,
                 key=lambda one: bool(
-                    lacking(part.demands, self._text(part, one), part.in_capitals)
+                    lacking(part.demands, self._text(part, one), part.in_capitals, request.pause)
                 ),
             )
         return tuple(self._candidate(part, one, request) for one in hypotheses[: request.nbest])

@@ -22,6 +22,7 @@ from dragoman.text.segments import (
     split_to_fit,
 )
 
+_CHARACTERS_BETWEEN_PAUSES = 5000
 Listed: TypeAlias = Callable[[Sequence[int]], Container[int] | None]
 """Returns the target pieces that a translation of a source may contain; None means all."""
 
@@ -115,7 +116,7 @@ class Splitter:
                 language = self.language(part.text, request) if has_digits else ""
                 text, masks[row] = masked(text, self._codec.spells, language, part.to)
                 read[row] = annotated(text, [(one.source, one.targets[0]) for one in own])
-        encoded = self._codec.encode_source(read, parts[0].to, parts[0].source)
+        encoded = self._encoded(read, parts[0].to, parts[0].source, request)
         whole: list[Part] = []
         every = zip(parts, encoded, loud, masks, demands, strict=True)
         for part, ids, in_capitals, own_masks, own_demands in every:
@@ -133,6 +134,20 @@ class Splitter:
                 )
             )
         return whole
+
+    def _encoded(
+        self, texts: Sequence[str], to: str, source: str, request: Request
+    ) -> list[list[int]]:
+        """Encode texts, with pauses between long ones."""
+        encoded: list[list[int]] = []
+        start = characters = 0
+        for end, text in enumerate(texts, 1):
+            characters += len(text)
+            if characters >= _CHARACTERS_BETWEEN_PAUSES or end == len(texts):
+                encoded += self._codec.encode_source(texts[start:end], to, source)
+                start, characters = end, 0
+                request.pause()
+        return encoded
 
     def _has_unlisted_name(self, part: Part, ids: Sequence[int], request: Request) -> bool:
         """Tell whether a name has pieces that the shortlist omits.

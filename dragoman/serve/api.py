@@ -1,7 +1,8 @@
 """The service's own routes: /v1/..., health and metrics."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -38,16 +39,19 @@ async def translate(request: Request) -> Response:
         client=client,
     )
     if glossary.terms:
-        await service.work(client, _add_uses, glossary, texts, found)
+        await service.run_text_work(client, partial(_add_uses, glossary, texts, found))
     return written(schemas.TranslateResponse(translations=found))
 
 
 def _add_uses(
-    glossary: Glossary, texts: Sequence[str], found: Sequence[schemas.Translated]
+    glossary: Glossary,
+    texts: Sequence[str],
+    found: Sequence[schemas.Translated],
+    pause: Callable[[], None],
 ) -> None:
     """Add to each translation how it rendered each term."""
     for text, one in zip(texts, found, strict=True):
-        uses = glossary.uses(text, one.text, one.source, one.target)
+        uses = glossary.uses(text, one.text, one.source, one.target, pause)
         one.terms = [schemas.Use(**use._asdict()) for use in uses]
 
 

@@ -7,7 +7,7 @@ DeepL's official clients work unchanged if they get this service's address. A ke
 import csv
 import io
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -99,15 +99,19 @@ class Glossaries:
     async def terms(self, kept: _Kept, service: Service, client: Client) -> Glossary:
         glossary = self._ready.get(kept.key)
         if glossary is None:
-            glossary = await service.work(client, Glossary.parse, kept.entries)
-        self._keep_ready(kept.key, glossary)
+            glossary = await service.parsed_glossary(client, kept.entries)
+        if kept.key in self._kept:  # not deleted meanwhile
+            self._keep_ready(kept.key, glossary)
         return glossary
 
     def _keep_ready(self, key: str, glossary: Glossary) -> None:
         self._ready[key] = glossary
         self._ready.move_to_end(key)
+        # The key that has most of them ready loses its oldest one.
         while len(self._ready) > _READY:
-            self._ready.popitem(last=False)
+            counts = Counter(self._kept[one].owner for one in self._ready)
+            most = max(counts, key=counts.__getitem__)
+            del self._ready[next(one for one in self._ready if self._kept[one].owner == most)]
 
 
 def _text(
@@ -268,7 +272,7 @@ async def create_glossary(request: Request) -> Response:
         except csv.Error as error:
             raise HTTPException(400, f"entries: it is not CSV ({error}).") from None
         entries = "".join("\t".join(row[:2]) + "\n" for row in rows if row)
-    glossary = await service_of(request).work(paying(request), Glossary.parse, entries)
+    glossary = await service_of(request).parsed_glossary(paying(request), entries)
     info = schemas.DeeplGlossary(
         glossary_id=secrets.token_hex(16),
         name=_text(fields, "name", "", _LONGEST_NAME),

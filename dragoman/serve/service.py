@@ -43,6 +43,7 @@ from dragoman.text.segments import split_sentences
 
 T = TypeVar("T")
 _AT_ONCE = 64  # sentences of a document in the queue
+_LONGEST_REMEMBERED = 1000  # characters of a text in the cache, which counts texts
 _FEW_CHARACTERS = 1000  # shorter texts are split without counting their pieces first
 _SUGGESTED_BYTES = 100 * 2**20  # for each pair of languages
 # Processes for documents, and others for texts with markup, which therefore never wait for
@@ -258,8 +259,21 @@ class Service:
         clients."""
         return await self._text_threads.run(lambda caller: function(*arguments), client.name)
 
+    async def run_text_work(self, client: Client, function: Callable[[OnStep], T]) -> T:
+        """Run a function of texts in its turn. It gets a hook to call often: the hook lets others
+        have their turns, and raises if the client has left."""
+        return await self._text_threads.run(lambda caller: function(caller.pause), client.name)
+
     async def glossary(self, client: Client, terms: list[tuple[str, str]]) -> Glossary:
-        return await self.work(client, Glossary.of, terms) if terms else NO_TERMS
+        if not terms:
+            return NO_TERMS
+        return await self.run_text_work(client, lambda pause: Glossary.of(terms).prepare(pause))
+
+    async def parsed_glossary(self, client: Client, text: str) -> Glossary:
+        """Parse a glossary's lines; others have their turns meanwhile."""
+        return await self.run_text_work(
+            client, lambda pause: Glossary.parse(text, pause=pause).prepare(pause)
+        )
 
     async def translate(
         self,
@@ -277,16 +291,22 @@ class Service:
         """Translate texts, or take them from the cache, after checking their size."""
         self.charge(texts, client)
         options = (source, target, beam, nbest, alignments, confidence, glossary)
+        # Not the glossary itself: it may take megabytes.
+        key = (source, target, beam, confidence, glossary.digest)
+        is_small = nbest == 1 and not alignments
         # Each key has a cache of its own: otherwise the time of an answer would tell it what
         # another key has asked.
         asker = (client.key, self._reloads)
-        answers = {text: self._remembered((text, asker, *options)) for text in texts}
+        answers = {
+            text: self._remembered((text, asker, *key)) if is_small else None for text in texts
+        }
         missing = [text for text, answer in answers.items() if answer is None]
         if missing:
             translations = await self._translate(missing, *options, client.name)
             answers.update(zip(missing, translations, strict=True))
         for text, answer in answers.items():
-            self._remember((text, asker, *options), answer)
+            if is_small and len(text) <= _LONGEST_REMEMBERED:
+                self._remember((text, asker, *key), answer)
         return [answer for text in texts if (answer := answers[text]) is not None]
 
     def _remembered(self, key: tuple[object, ...]) -> schemas.Translated | None:

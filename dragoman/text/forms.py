@@ -36,7 +36,7 @@ class Form(NamedTuple):
     cases: tuple[str, ...] = ()
 
 
-@lru_cache(20_000)
+@lru_cache(5000)
 def term_forms(term: str, language: str) -> tuple[Form, ...]:
     """The forms of a term, as it is given first; no text twice with the same number and cases.
 

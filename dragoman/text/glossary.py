@@ -3,9 +3,10 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from typing import NamedTuple
 from unicodedata import combining, normalize
 
@@ -31,6 +32,7 @@ from dragoman.text.verbs import finite_forms, looks_like_a_verb, separable
 
 MOST_TERMS = 100_000
 LONGEST_TERM = 200  # characters
+_TERMS_BETWEEN_PAUSES = 500
 MOST_ALTERNATIVES = 50  # of one term
 LONGEST_ENDING = 3  # letters that inflection may add in a language whose forms we do not know
 _LEAST_INFLECTED, _LEAST_IN_COMPOUND = 4, 5  # letters of a word
@@ -93,26 +95,38 @@ class Demand:
         return tuple(dict.fromkeys(form.text for form in forms if form.cases != ADJECTIVE))
 
 
-def lacking(demands: Iterable[Demand], text: str, in_capitals: bool = False) -> list[Demand]:
-    """The demands that a translation does not meet, each occurrence counted once.
+def lacking(
+    demands: Iterable[Demand],
+    text: str,
+    in_capitals: bool = False,
+    pause: Callable[[], None] = lambda: None,
+) -> list[Demand]:
+    """Return the demands that a translation does not meet, each occurrence counted once.
 
-    `in_capitals`: all its letters are capitals.
+    `in_capitals` tells that all its letters are capitals. `pause` is called before each demand,
+    since terms with many alternatives take long.
 
     >>> len(lacking([Demand(("Hund",)), Demand(("Hund",))], "Der Hund bellt."))
     1
     """
-    return [demand for demand, form in met(demands, text, in_capitals) if form is None]
+    return [demand for demand, form in met(demands, text, in_capitals, pause) if form is None]
 
 
 def met(
-    demands: Iterable[Demand], text: str, in_capitals: bool = False
+    demands: Iterable[Demand],
+    text: str,
+    in_capitals: bool = False,
+    pause: Callable[[], None] = lambda: None,
 ) -> list[tuple[Demand, str | None]]:
-    """Each demand with the words of a translation that meet it, or nothing."""
-    left = text
+    """Return each demand with the words of a translation that meet it, or None."""
+    left, folded = text, text.casefold()
     results: list[tuple[Demand, str | None]] = []
     for demand in demands:
+        pause()
         words = None
         for target in demand.targets:
+            if not _may_have(folded, target, demand.inflection, demand.to):
+                continue
             pattern = _pattern(target, demand.inflection, demand.to, in_capitals)
             if place := pattern.search(left):
                 words = text[place.start() : place.end()]
@@ -123,7 +137,20 @@ def met(
     return results
 
 
-@lru_cache(10_000)
+def _may_have(folded: str, target: str, inflection: bool, to: str) -> bool:
+    """Tell whether a text in small letters has the letters of a form, wherever they are.
+
+    Compiling a pattern takes a hundred times as long, and most alternatives do not occur.
+    """
+    if not (inflection and to in KNOWN):
+        return target.casefold() in folded
+    forms = [form.text for form in term_forms(target, to)]
+    if any(form.casefold() in folded for form in (target, *forms, *feminines(target, to))):
+        return True
+    return bool(_apart(target, to))
+
+
+@lru_cache(1000)
 def _pattern(target: str, inflection: bool, to: str, in_capitals: bool) -> re.Pattern[str]:
     """A word of its own; at the beginning of a sentence with a capital."""
     ways = [_spelled(target, in_capitals)]
@@ -183,6 +210,11 @@ class Glossary:
         """Hash once: 20,000 terms take 7 ms, and a cache looks for every text."""
         return hash(self.terms)
 
+    @cached_property
+    def digest(self) -> bytes:
+        """Identify the terms in a few bytes."""
+        return sha256(repr(self.terms).encode()).digest() if self.terms else b""
+
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "Glossary":
         """From sources and targets; a target may have alternatives, with | between them."""
@@ -194,7 +226,12 @@ class Glossary:
 
     @classmethod
     def parse(
-        cls, text: str, name: str = "the glossary", source: str = "", target: str = ""
+        cls,
+        text: str,
+        name: str = "the glossary",
+        source: str = "",
+        target: str = "",
+        pause: Callable[[], None] = lambda: None,
     ) -> "Glossary":
         r"""From lines of source TAB target TAB flags; a name in .csv or .tbx says another format.
 
@@ -220,25 +257,47 @@ class Glossary:
             targets = tuple(part.strip() for part in rest[0].split("|") if part.strip())
             term = Term(first, targets, CASE in flags, EXACT in flags)
             terms.append(_checked(term, f"{place}: "))
+            if len(terms) % _TERMS_BETWEEN_PAUSES == 0:
+                pause()
             if len(terms) > MOST_TERMS:
                 raise ConfigError(f"{name} has more than {MOST_TERMS:,} terms.")
         return cls(tuple(terms))
 
-    def uses(self, text: str, translation: str, source: str = "", to: str = "") -> list["TermUse"]:
+    def uses(
+        self,
+        text: str,
+        translation: str,
+        source: str = "",
+        to: str = "",
+        pause: Callable[[], None] = lambda: None,
+    ) -> list["TermUse"]:
         """Report how each occurrence of a term was translated."""
         in_capitals = translation.isupper() and text.isupper()
+        demands = self.demands(text, source, to)
         return [
             TermUse(demand.source, demand.targets[0], words or "", _state(demand, words))
-            for demand, words in met(self.demands(text, source, to), translation, in_capitals)
+            for demand, words in met(demands, translation, in_capitals, pause)
         ]
+
+    def prepare(self, pause: Callable[[], None] = lambda: None) -> "Glossary":
+        """Build the index, which large glossaries take long for; return the glossary itself."""
+        self.__dict__.setdefault("_by_first_word", self._index(pause))
+        return self
 
     @cached_property
     def _by_first_word(self) -> dict[str, list[tuple[tuple[str, ...], Term]]]:
+        return self._index()
+
+    def _index(
+        self, pause: Callable[[], None] = lambda: None
+    ) -> dict[str, list[tuple[tuple[str, ...], Term]]]:
         """Index the terms by the first letters of their first word, so that inflected words are
         found; terms of more words come first.
         """
         index: dict[str, list[tuple[tuple[str, ...], Term]]] = defaultdict(list)
-        for term in self.terms:
+        for number, term in enumerate(self.terms):
+            if number % _TERMS_BETWEEN_PAUSES == 0:
+                pause()
             words = tuple(_words(term))
             if words:
                 others: set[str] = set() if term.exact else unlike_forms(words[0])
@@ -252,6 +311,21 @@ class Glossary:
         """Return an upper bound of the comparisons of terms with words of a text."""
         index = self._by_first_word if self.terms else {}
         return sum(len(index.get(_key(word), ())) for word in _WORD.findall(text))
+
+    def terms_in(self, text: str) -> list[Term]:
+        """Return the terms that occur in a text, also within longer ones."""
+        places = [match.span() for match in _WORD.finditer(text)]
+        words = [text[start:end] for start, end in places]
+        found: dict[Term, None] = {}
+        for at in range(len(words)):
+            for wanted, term in self._by_first_word.get(_key(words[at]), ()):
+                end = _end(words, at, wanted, term)
+                if end is None or not _stands_alone(text, places[at][0], places[end - 1][1], term):
+                    continue
+                here = words[at:end] if term.exact else _without_hyphens(words[at:end])
+                if _number(here, wanted, term, "", "") is not None:
+                    found[term] = None
+        return [*found]
 
     def demands(self, text: str, source: str = "", to: str = "") -> tuple[Demand, ...]:
         """Find the occurrences of terms in a text, the longest terms first, without overlaps.

@@ -15,6 +15,7 @@ _GAP = re.compile(
     r"\s(?<!\s\s)(?:(?<=[\r\n])\s*|\s*[\r\n]\s*"
     r"|(?:(?<=[.!?…]\s)|(?<=[.!?…][\"'»”“’)]\s)|(?<=[.!?…]\s»\s))(?!»)\s*)"
 )
+_LONGEST_SENTENCE = 5000  # characters
 _LONGEST_WORD = 100  # characters
 _LONG_WORD = 5  # letters: acronyms are mostly shorter
 # "2.3 Results", "1. Introduction", "(a) First", "- item": numbers and marks of items belong to the
@@ -99,6 +100,9 @@ def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]
     an abbreviation, or a number of up to two digits, which may be an ordinal. Without a `language`,
     the abbreviations of all languages are used.
 
+    A sentence of more than `_LONGEST_SENTENCE` characters is cut, between words if possible, since
+    work on one sentence cannot be interrupted.
+
     >>> split_sentences("Ja. Am 3. Mai kam Dr. Roth.\\nGut!")
     (['Ja.', 'Am 3. Mai kam Dr. Roth.', 'Gut!'], [' ', '\\n'])
     """
@@ -114,7 +118,26 @@ def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]
             sentences.append(text[start : gap.start()])
             gaps.append(gap[0])
             start = gap.end()
-    return [*sentences, text[start:]], gaps
+    sentences.append(text[start:])
+    if len(text) <= _LONGEST_SENTENCE:
+        return sentences, gaps
+    return _cut(sentences, gaps)
+
+
+def _cut(sentences: list[str], gaps: list[str]) -> tuple[list[str], list[str]]:
+    """Cut sentences that are too long."""
+    pieces, between = [], []
+    for sentence, gap in zip(sentences, [*gaps, ""], strict=True):
+        rest = sentence
+        while len(rest) > _LONGEST_SENTENCE:
+            space = rest.rfind(" ", _LONGEST_SENTENCE // 2, _LONGEST_SENTENCE)
+            at = space if space > 0 else _LONGEST_SENTENCE
+            pieces.append(rest[:at])
+            between.append(rest[at : at + (space > 0)])
+            rest = rest[at + (space > 0) :]
+        pieces.append(rest)
+        between.append(gap)
+    return pieces, between[:-1]
 
 
 def _ends(before: str, after: str, language: str) -> bool:

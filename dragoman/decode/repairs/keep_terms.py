@@ -24,7 +24,8 @@ class KeepTerms:
         self._proposer = proposer
 
     def is_broken(self, part: Part, text: str, request: Request) -> bool:
-        return bool(part.demands and lacking(part.demands, text, part.in_capitals))
+        demands = part.demands
+        return bool(demands and lacking(demands, text, part.in_capitals, request.pause))
 
     def mend(
         self, part: Part, candidates: tuple[Candidate, ...], request: Request

@@ -16,6 +16,7 @@ from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.constraints import constrained_search
 from dragoman.decode.search.task import Phrase, Task
 from dragoman.errors import ConfigError
+from dragoman.text import glossary as glossary_module
 from dragoman.text.glossary import Demand, Glossary, lacking, met
 from tests.conftest import small_engine
 
@@ -336,3 +337,24 @@ def test_a_glossary_from_another_process_equals_one_of_this() -> None:
     )
     sent = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
     assert pickle.loads(sent) in {Glossary.of([("Hund", "dog")])}
+
+
+def test_matching_pauses_before_each_demand_and_indexing_before_many_terms() -> None:
+    pauses: list[int] = []
+    demands = [Demand(("Hund",)), Demand(("Katze",)), Demand(("Maus",))]
+    assert len(lacking(demands, "Der Hund", pause=lambda: pauses.append(1))) == 2
+    assert len(pauses) == 3
+    pauses.clear()
+    lines = "".join(f"word{number}\tWort{number}\n" for number in range(2000))
+    Glossary.parse(lines, pause=lambda: pauses.append(1)).prepare(lambda: pauses.append(2))
+    assert pauses.count(1) >= 4
+    assert pauses.count(2) >= 4
+
+
+def test_alternatives_that_do_not_occur_are_not_compiled_to_patterns() -> None:
+    """A request may have twenty thousand of them; compiling one takes a millisecond."""
+    targets = tuple(f"Gurke{number}" for number in range(300))
+    before = glossary_module._pattern.cache_info().misses
+    assert lacking([Demand(targets, True, to="de")], "Die Tomaten sind rot.")
+    assert glossary_module._pattern.cache_info().misses == before
+    assert not lacking([Demand(("Tomate",), True, to="de")], "Die Tomaten sind rot.")

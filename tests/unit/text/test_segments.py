@@ -107,3 +107,15 @@ def test_a_word_that_may_be_an_abbreviation_ends_a_sentence(
 @pytest.mark.parametrize("text", ["iv. Results", "12. Open the file.", "2.1. Big dogs", "(a) Item"])
 def test_the_number_of_an_item_is_not_a_sentence(text: str) -> None:
     assert split_sentences(text) == ([text], [])
+
+
+@pytest.mark.parametrize(
+    "text", ["Haus " * 3000, "1a" * 6000, "Kurz. " + "\ufdfa" * 12_000 + " Gut."]
+)
+def test_an_endless_sentence_is_cut_and_nothing_is_lost(text: str) -> None:
+    sentences, gaps = split_sentences(text)
+    assert max(map(len, sentences)) <= 5000
+    assert len(gaps) == len(sentences) - 1
+    assert "".join(a + b for a, b in zip(sentences, [*gaps, ""], strict=True)) == text
+    if "Haus" in text:
+        assert all(set(sentence.split()) <= {"Haus"} for sentence in sentences)
