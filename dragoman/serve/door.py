@@ -10,11 +10,12 @@ costs more time than the rest of a request.
 """
 
 import math
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
@@ -31,6 +32,10 @@ M = TypeVar("M", bound=BaseModel)
 JSON = "application/json"
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _CHARSETS = ("utf-8", "utf8")
+_MOST_BYTES_WITH_A_KEY = 64 * 1024
+_MOST_BRACKETS = 10_000  # of a JSON body; a thousand terms have some 1,000
+# Escapes of NUL and of surrogates. The parser refuses both if they are not escaped.
+_ODD_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _KEY_SCHEMES = ("bearer", "deepl-auth-key")
 
 
@@ -65,7 +70,7 @@ class MeteredRoute(APIRoute):
             request.state.most_files = int(cost is Cost.FILE)
             _check_charset(request)
             _check_strings(request.path_params, 404)
-            _check_strings(request.query_params.multi_items())
+            _check_query(request.scope["query_string"])
             if cost is not Cost.NOTHING:
                 await self._admit(request)
             return await handler(request)
@@ -77,6 +82,10 @@ class MeteredRoute(APIRoute):
         keys = service_of(request).keys
         shown = _key_in_header(request)
         if keys and not shown and self.key_fields:
+            # Parsing takes the event loop's time, and a stranger's body must not take much.
+            if _kind(request) != FORMS[1] and len(await request.body()) > _MOST_BYTES_WITH_A_KEY:
+                message = f"a body over {_MOST_BYTES_WITH_A_KEY:,} bytes needs its key in a header."
+                raise HTTPException(self.refusal, message)
             fields = await read_fields(request)
             in_fields = [fields[name] for name in self.key_fields if fields.get(name)]
             shown = str(in_fields[0]).encode() if in_fields else b""
@@ -223,12 +232,22 @@ async def _read_once(request: Request) -> tuple[dict[str, Any], UploadedFile | N
 def _parsed(raw: bytes, status: int) -> Any:
     """Parse JSON. The parser refuses lone surrogates, deep nesting, integers of over 4,300 digits,
     NaN and infinity."""
+    if raw.count(b"[") + raw.count(b"{") > _MOST_BRACKETS:
+        raise HTTPException(413, f"the body has more than {_MOST_BRACKETS:,} brackets.")
     try:
         value = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise HTTPException(status, f"the body is not valid JSON: {error}.") from None
-    _check_strings(value, status)
+    if _ODD_ESCAPE.search(raw):  # walking through all values takes much longer
+        _check_strings(value, status)
     return value
+
+
+def _check_query(raw: bytes) -> None:
+    """Check a query before anything parses it."""
+    if raw.count(b"&") + raw.count(b";") > MOST_FIELDS:
+        raise HTTPException(400, f"the query has more than {MOST_FIELDS} fields.")
+    _check_strings(unquote(raw.decode("latin-1")))
 
 
 def _check_strings(value: object, status: int = 400) -> None:

@@ -239,6 +239,36 @@ def test_a_key_in_a_query_is_found_whatever_type_the_absent_body_has(client) -> 
         assert answer.status_code == 200, (kind, answer.text)
 
 
+def test_a_query_with_many_fields_is_refused_on_every_route_before_it_is_parsed(client) -> None:
+    for method, path, _ in operations(client):
+        answer = client.request(method, f"{path}?{'a=b&' * 300}")
+        assert (answer.status_code, "fields" in answer.text) == (400, True), path
+
+
+def test_a_query_with_a_nul_is_refused(client) -> None:
+    assert client.get("/healthz?a=%00").status_code == 400
+
+
+@pytest.mark.parametrize("piece", ["[],", "{},", "[["])
+def test_json_of_almost_nothing_but_brackets_is_not_parsed(client, piece) -> None:
+    body = '{"q": [' + piece * 20_000
+    headers = {"X-API-Key": "free", "Content-Type": "application/json"}
+    for path in ("/translate", "/v1/translate", "/v2/translate"):
+        answer = client.post(path, content=body, headers=headers)
+        assert (answer.status_code, "brackets" in answer.text) == (413, True), path
+
+
+def test_the_key_of_a_large_body_is_in_a_header(client) -> None:
+    body = json.dumps({"q": "eins", "source": "de", "target": "en", "api_key": "free"})
+    kind = {"Content-Type": "application/json"}
+    large = body[:-1] + " " * 70_000 + "}"
+    assert client.post("/translate", content=body, headers=kind).status_code == 200
+    answer = client.post("/translate", content=large, headers=kind)
+    assert (answer.status_code, "header" in answer.json()["error"]) == (403, True)
+    headers = {**kind, "X-API-Key": "free"}
+    assert client.post("/translate", content=large, headers=headers).status_code == 200
+
+
 def test_a_content_type_with_many_semicolons_is_refused_on_every_route(client) -> None:
     stated = f'application/json; a="{";" * 1000}'
     for method, path, _ in operations(client):
