@@ -41,20 +41,24 @@ class Readers:
             lasts = True
             raise
         finally:
-            if reader is not None:
-                if lasts and reader.reusable:
-                    self._put_back(reader)
-                else:
-                    self._discard(reader)
-            self._release(client)
+            is_kept = reader is not None and lasts and reader.reusable
+            if reader is not None and is_kept:
+                self._put_back(reader)
+            if reader is None or is_kept or reader not in self._all:  # not after `close`
+                self._release(client)
+            else:
+                # A client that hangs up again and again pays with its places until the processes
+                # have ended.
+                self._discard(reader).add_done_callback(lambda _: self._release(client))
 
     async def run(self, step: Callable[..., T], *arguments: object) -> T:
         """Run a function that waits for a reader in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, step, *arguments)
 
     def close(self) -> None:
-        for reader in list(self._all):
-            self._discard(reader)
+        for reader in self._all:
+            reader.kill()
+        self._all.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -95,9 +99,10 @@ class Readers:
         self._all.add(reader)
         return reader
 
-    def _discard(self, reader: Reader) -> None:
+    def _discard(self, reader: Reader) -> "asyncio.Future[None]":
+        """Kill a reader in a thread, since its process takes a moment to end."""
         self._all.discard(reader)
-        reader.kill()
+        return asyncio.ensure_future(self.run(reader.kill))
 
     def _may(self, client: str) -> bool:
         return self._held.total() < self.size and self._held[client] < max(1, self.size // 2)

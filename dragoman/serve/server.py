@@ -311,7 +311,7 @@ def _within_open_files(limits: ConnectionLimits) -> ConnectionLimits:
     may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = len(os.listdir("/dev/fd"))  # noqa: PTH208
     room = (
-        may_open - opened - _SPARE_FILES
+        (may_open - opened - _SPARE_FILES) // 2  # an upload is a second file of its connection
         if may_open != resource.RLIM_INFINITY
         else limits.connections
     )
