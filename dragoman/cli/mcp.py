@@ -8,6 +8,7 @@ text, which the model reads.
 import json
 import re
 import sys
+from collections.abc import Iterable
 from functools import wraps
 from inspect import getdoc
 from io import BufferedReader, RawIOBase, TextIOWrapper
@@ -28,7 +29,7 @@ from dragoman.errors import ConfigError, DragomanError, needs_package
 from dragoman.inspect.translator import InspectableTranslator
 from dragoman.storage.files import write_atomically
 from dragoman.text.detect import detect
-from dragoman.text.glossary import NO_TERMS, Glossary
+from dragoman.text.glossary import NO_TERMS, Glossary, Term
 from dragoman.text.languages import AUTO, ModelChoice, choose_model, known_languages, pairs_of
 from dragoman.text.segments import split_sentences
 from dragoman.text.strings import unwritable_in
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 
+_LONGEST_LINE = 2**24  # bytes
 # A little less than the library can read.
 _MOST_DIGITS, _MOST_NESTED = 4000, 100
 # A string, a bracket or a number. A string without an end extends to the end of the line, and a
@@ -105,11 +107,10 @@ class Tools:
     def glossary(self, text: str = "") -> list[list[str]]:
         """List the glossary's terms in a text with their translations, or all terms without a
         text. `translate` uses them by itself."""
-        return [
-            [term.source, "|".join(term.targets)]
-            for term in self.terms.terms
-            if not text or Glossary((term,)).demands(text)
-        ]
+        terms: Iterable[Term] = self.terms.terms
+        if text:
+            terms = self.terms.terms_in(text)
+        return [[term.source, "|".join(term.targets)] for term in terms]
 
     def _request(self, route: ModelChoice, terms: dict[str, str] | None = None) -> Request:
         glossary = Glossary.of(terms.items()) if terms else self.terms
@@ -167,14 +168,19 @@ class _Repaired(RawIOBase):
     """Makes every line of JSON readable for the protocol's library, so that it answers each."""
 
     def __init__(self, lines: BinaryIO):
-        self._lines, self._left = lines, b""
+        self._lines, self._left = lines, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         if not self._left:
-            self._left = _repaired(self._lines.readline())
+            line = self._lines.readline(_LONGEST_LINE)
+            while line and not line.endswith(b"\n") and len(line) == _LONGEST_LINE:
+                # Too long: the library reports what is left as no JSON.
+                rest = self._lines.readline(_LONGEST_LINE)
+                line = rest if rest.endswith(b"\n") or not rest else line
+            self._left = memoryview(_repaired(line))
         count = min(len(buffer), len(self._left))
         buffer[:count], self._left = self._left[:count], self._left[count:]
         return count

@@ -12,6 +12,7 @@ from typing import NamedTuple
 EXACT = 1.0
 LEAST = 0.7  # default for the smallest similarity of a match
 MOST_COMPARED = 200  # compare only the sentences that share the most words with a text
+MOST_WORDS = 100  # of a text with similar ones; longer texts have exact matches only
 
 
 class Match(NamedTuple):
@@ -39,9 +40,11 @@ class Memory:
         if exact := self._pairs.get(_folded(text)):
             return Match(*exact, EXACT)
         words = _folded(text).split()
+        if len(words) > MOST_WORDS:
+            return None
         best: Match | None = None
         for number in self._candidates(words, least):
-            similarity = _similarity(words, self._words[number])
+            similarity = _similarity(words, self._words[number], least)
             # An exact match would have been found above.
             if similarity >= max(least, best.similarity if best else 0.0) and similarity < EXACT:
                 best = Match(*self._entries[number], similarity)
@@ -62,16 +65,29 @@ def _folded(text: str) -> str:
     return " ".join(text.split())
 
 
-def _similarity(left: Sequence[str], right: Sequence[str]) -> float:
-    """
+def _similarity(left: Sequence[str], right: Sequence[str], least: float = 0.0) -> float:
+    """Return the similarity of two texts, or less than `least` if it is less.
+
     >>> _similarity("open the file".split(), "close the file".split())
     0.6666666666666667
+    >>> _similarity("open the file".split(), "open a new window".split(), 0.9)
+    0.0
     """
-    # The edit distance by dynamic programming, one row at a time (Wagner & Fischer 1974).
-    row = list(range(len(right) + 1))
+    longest = max(len(left), len(right), 1)
+    # The edit distance by dynamic programming, one row at a time (Wagner & Fischer 1974), and only
+    # in the band that a distance of `most` can reach (Ukkonen 1985).
+    most = int((1 - least) * longest + 1e-9)
+    if abs(len(left) - len(right)) > most:
+        return 0.0
+    far = longest + 1
+    row = [*range(len(right) + 1)]
     for i, word in enumerate(left, start=1):
-        diagonal, row[0] = row[0], i
-        for j, other in enumerate(right, start=1):
-            cost = min(row[j] + 1, row[j - 1] + 1, diagonal + (word != other))
+        first, last = max(1, i - most), min(len(right), i + most)
+        diagonal = row[first - 1]
+        row[first - 1] = i if first == 1 else far
+        if last == i + most:
+            row[last] = far  # outside of the last row's band
+        for j in range(first, last + 1):
+            cost = min(row[j] + 1, row[j - 1] + 1, diagonal + (word != right[j - 1]))
             diagonal, row[j] = row[j], cost
-    return 1 - row[-1] / max(len(left), len(right), 1)
+    return max(0.0, 1 - row[-1] / longest)

@@ -4,7 +4,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.translation_memory import Memory, _similarity
+from dragoman.text.translation_memory import EXACT, Match, Memory, _similarity
 
 PAIRS = [("Datei öffnen", "Open file"), ("Die Datei ist leer .", "The file is empty."),
          ("Drucken", "Print"), ("Drucken", "Print now")]  # fmt: skip
@@ -54,3 +54,19 @@ def test_translate_uses_exact_matches_and_shows_near_ones(
     assert json.loads(answer.out)["match"]["similarity"] == 1
     wrong = dragoman("translate", "--model", trained, "--memory", tmp_path / "a.de", "eins")
     assert "give a .tmx" in wrong.err
+
+
+def test_long_texts_have_exact_matches_only() -> None:
+    """Comparing one with many takes as many steps as the square of its words."""
+    long = "word " * 150
+    memory = Memory([(long + "a", "x"), ("short text here", "y")])
+    assert memory.find(long + "b") is None
+    assert memory.find(long + "a") == Match((long + "a"), "x", EXACT)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=9), st.lists(st.sampled_from("abc"), max_size=9))
+def test_the_band_changes_no_similarity_above_its_least(left, right) -> None:
+    whole = _similarity(left, right)
+    for least in (0.5, 0.7, 0.9):
+        narrow = _similarity(left, right, least)
+        assert narrow == whole if whole >= least else narrow < least
