@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 
 from dragoman.config import DecodingConfig
 from dragoman.decode.proposer import Proposer
-from dragoman.decode.query import Search, affordable
+from dragoman.decode.query import BudgetError, Search, affordable
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
-from dragoman.decode.translation import Candidate, Translation, count_words, joined
+from dragoman.decode.translation import Candidate, Translation, count_words, joined, merged
 from dragoman.engine.protocol import Engine
 from dragoman.text.codec import Codec
+from dragoman.text.glossary import lacking
 from dragoman.text.languages import reason_to_keep
+from dragoman.text.masks import has_each_once, lost
 from dragoman.text.translation_memory import EXACT, Match
 
 if TYPE_CHECKING:
@@ -108,15 +110,72 @@ class Pipeline:
         unique = dict(zip(keys, parts, strict=True))
         distinct = [*unique.values()]
         candidates = self.proposer.distinct(distinct, request, search)
-        if self._codec.has_masks:
-            candidates = self.proposer.completed(distinct, candidates, request, search)
-        else:
+        candidates = self._completed(distinct, candidates, request, search)
+        if not self._codec.has_masks:
             candidates = self._repair(distinct, candidates, request, search)
         of_key = {
             key: tuple(replace(one, looked=None) for one in own) if part.demands else own
             for (key, part), own in zip(unique.items(), candidates, strict=True)
         }
         return [of_key[key] for key in keys]
+
+    def _completed(
+        self,
+        parts: Sequence[Part],
+        candidates: Sequence[tuple[Candidate, ...]],
+        request: Request,
+        search: Search,
+    ) -> list[tuple[Candidate, ...]]:
+        """Search once more for the parts whose best candidate has lost something.
+
+        All that must come through is masked then, and only translations with all masks and terms
+        are searched. They count if they have fewer faults.
+        """
+        found = [*candidates]
+        pairs = zip(parts, found, strict=True)
+        faults = [self._faults(part, own[0], request) for part, own in pairs]
+        failed = [row for row, count in enumerate(faults) if count]
+        masked = {row: self._masked(parts[row], request) for row in failed}
+        again = {row: part for row, part in masked.items() if part is not None}
+        if not again:
+            return found
+        # A free search may keep all masks, and reads better than a constrained one.
+        free = [self.proposer.query(part, request) for part in again.values()]
+        constrained = [self.proposer.constrained(part, request) for part in again.values()]
+        answers = search([*free, *constrained])
+        for (row, part), hypotheses in zip([*again.items()] * 2, answers, strict=True):
+            if faults[row] and not isinstance(hypotheses, BudgetError):
+                own = merged(self.proposer.candidates(part, hypotheses, request))
+                if (count := self._faults(part, own[0], request)) < faults[row]:
+                    found[row], faults[row] = own, count
+        changed = [row for row in again if found[row] is not candidates[row]]
+        if self._codec.has_masks or not changed:
+            return found
+        # No pieces of these translations spell what the masks stood for, so they are scored as
+        # they read now.
+        texts = {row: [one.text for one in found[row]] for row in changed}
+        scored = search([self.proposer.scoring(parts[row], texts[row], request) for row in changed])
+        for row, hypotheses in zip(changed, scored, strict=True):
+            if not isinstance(hypotheses, BudgetError):
+                found[row] = self.proposer.as_scored(parts[row], texts[row], hypotheses, request)
+        return found
+
+    def _faults(self, part: Part, candidate: Candidate, request: Request) -> int:
+        """Count what a candidate has lost of its part."""
+        count = int(not has_each_once("".join(candidate.pieces), part.masks))
+        if part.demands and self._codec.has_masks:
+            count += len(lacking(part.demands, candidate.text, part.in_capitals))
+        if self.proposer.settings(request).keep_numbers and not request.prefix:
+            language = self.splitter.language_of_numbers(part, request)
+            count += lost(part.text, candidate.text, self._codec.spells, language, part.to)
+        return count
+
+    def _masked(self, part: Part, request: Request) -> Part | None:
+        """Return a part with all masked that must come through; None if that changes nothing."""
+        (masked,) = self.splitter.encode([part], request, mask_all=True)
+        if not (masked.masks or masked.demands) or len(masked.ids) > self.splitter.longest(request):
+            return None
+        return masked
 
     @cached_property
     def _repair(self) -> "Repairs":
