@@ -394,8 +394,8 @@ class DecodingConfig:
     )
     keep_numbers: bool = setting(
         False,
-        "repair translations that lose digits, signs, units, symbols, bullets, addresses or "
-        "placeholders, or invent digits",
+        "search once more, with masks, for translations that lose numbers, signs, units, symbols, "
+        "addresses or placeholders, or invent digits",
     )
     keep_names: bool = setting(
         True,

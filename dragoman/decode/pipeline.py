@@ -15,19 +15,24 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dragoman.config import DecodingConfig
+from dragoman.config import MOST_HYPOTHESES, DecodingConfig
 from dragoman.decode.proposer import Proposer
-from dragoman.decode.query import Search, affordable
+from dragoman.decode.query import BudgetError, Search, affordable
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
-from dragoman.decode.translation import Candidate, Translation, count_words, joined
+from dragoman.decode.translation import Candidate, Translation, count_words, joined, merged
 from dragoman.engine.protocol import Engine
 from dragoman.text.codec import Codec
+from dragoman.text.glossary import lacking
 from dragoman.text.languages import reason_to_keep
+from dragoman.text.masks import has_each_once, lost
 from dragoman.text.translation_memory import EXACT, Match
 
 if TYPE_CHECKING:
     from dragoman.decode.repairs.table import Repairs
+
+
+_WIDER = 4  # times the beam, where a translation has lost something
 
 
 class Pipeline:
@@ -108,15 +113,88 @@ class Pipeline:
         unique = dict(zip(keys, parts, strict=True))
         distinct = [*unique.values()]
         candidates = self.proposer.distinct(distinct, request, search)
-        if self._codec.has_masks:
-            candidates = self.proposer.completed(distinct, candidates, request, search)
-        else:
+        candidates = self._completed(distinct, candidates, request, search)
+        if not self._codec.has_masks:
             candidates = self._repair(distinct, candidates, request, search)
         of_key = {
             key: tuple(replace(one, looked=None) for one in own) if part.demands else own
             for (key, part), own in zip(unique.items(), candidates, strict=True)
         }
         return [of_key[key] for key in keys]
+
+    def _completed(
+        self,
+        parts: Sequence[Part],
+        candidates: Sequence[tuple[Candidate, ...]],
+        request: Request,
+        search: Search,
+    ) -> list[tuple[Candidate, ...]]:
+        """Search once more for the parts whose best candidate has lost something.
+
+        All that must come through is masked then, and only translations with all masks and terms
+        are searched. They count if they have fewer faults.
+        """
+        found = [*candidates]
+        pairs = zip(parts, found, strict=True)
+        faults = [self._faults(part, own[0], request) for part, own in pairs]
+        failed = [row for row, count in enumerate(faults) if count]
+        masked = {row: self._masked(parts[row], found[row][0].text, request) for row in failed}
+        again = {row: part for row, part in masked.items() if part is not None}
+        if not again:
+            return found
+        # In the order in which they read best: other translations of the text itself, a free search
+        # with masks, and one that must have them.
+        wide = self._wider(request)
+        ways = [
+            [(row, parts[row], self.proposer.query(parts[row], wide)) for row in again],
+            [(row, part, self.proposer.query(part, request)) for row, part in again.items()],
+            [(row, part, self.proposer.constrained(part, request)) for row, part in again.items()],
+        ]
+        tries = [one for way in ways for one in way]
+        answers = search([query for _, _, query in tries])
+        for (row, part, _), hypotheses in zip(tries, answers, strict=True):
+            if not faults[row] or isinstance(hypotheses, BudgetError):
+                continue
+            own = merged(self.proposer.candidates(part, hypotheses, wide))
+            counts = [self._faults(part, one, request) for one in own]
+            if min(counts) < faults[row]:
+                best = counts.index(min(counts))
+                faults[row] = counts[best]
+                found[row] = (own[best], *own[:best], *own[best + 1 :])[: request.nbest]
+        changed = [row for row in again if found[row] is not candidates[row]]
+        if self._codec.has_masks or not changed:
+            return found
+        # No pieces of these translations spell what the masks stood for, so they are scored as
+        # they read now.
+        texts = {row: [one.text for one in found[row]] for row in changed}
+        scored = search([self.proposer.scoring(parts[row], texts[row], request) for row in changed])
+        for row, hypotheses in zip(changed, scored, strict=True):
+            if not isinstance(hypotheses, BudgetError):
+                found[row] = self.proposer.as_scored(parts[row], texts[row], hypotheses, request)
+        return found
+
+    def _wider(self, request: Request) -> Request:
+        """Return the request with more hypotheses, all of which are candidates."""
+        beam = min(_WIDER * self.proposer.width(request), MOST_HYPOTHESES)
+        settings = replace(self.proposer.settings(request), beam_size=beam)
+        return replace(request, decoding=settings, nbest=beam)
+
+    def _faults(self, part: Part, candidate: Candidate, request: Request) -> int:
+        """Count what a candidate has lost of its part."""
+        count = int(not has_each_once("".join(candidate.pieces), part.masks))
+        if part.demands and self._codec.has_masks:
+            count += len(lacking(part.demands, candidate.text, part.in_capitals))
+        if self.proposer.settings(request).keep_numbers and not request.prefix:
+            language = self.splitter.language_of_numbers(part, request)
+            count += lost(part.text, candidate.text, self._codec.spells, language, part.to)
+        return count
+
+    def _masked(self, part: Part, translation: str, request: Request) -> Part | None:
+        """Return a part with all masked that a translation lacks; None if that changes nothing."""
+        (masked,) = self.splitter.encode([part], request, lost_by=translation)
+        if not (masked.masks or masked.demands) or len(masked.ids) > self.splitter.longest(request):
+            return None
+        return masked
 
     @cached_property
     def _repair(self) -> "Repairs":

@@ -142,38 +142,32 @@ class Proposer:
         text = "".join(self._codec.target.pieces[token] for token in tokens)
         return has_each_once(text, part.masks)
 
-    def is_complete(self, part: Part, candidate: Candidate) -> bool:
-        """Tell whether a candidate has all masks and terms of its part."""
-        if part.demands and lacking(part.demands, candidate.text, part.in_capitals):
-            return False
-        return has_each_once("".join(candidate.pieces), part.masks)
-
-    def completed(
-        self,
-        parts: Sequence[Part],
-        candidates: Sequence[tuple[Candidate, ...]],
-        request: Request,
-        search: Search,
-    ) -> list[tuple[Candidate, ...]]:
-        """Search once more for parts whose best candidate lacks a mask or a term.
-
-        Only translations with all masks and terms are searched then.
-        """
+    def constrained(self, part: Part, request: Request) -> Query:
+        """Return a search among the translations that have all masks and terms of a part."""
         numbers = self._codec.target.ids
-        found = [*candidates]
-        pairs = enumerate(zip(parts, candidates, strict=True))
-        failed = [row for row, (part, own) in pairs if not self.is_complete(part, own[0])]
-        queries = []
-        for row in failed:
-            wanted = [numbers[mask.symbol] for mask in parts[row].masks]
-            phrases = [Phrase(((token,),), open_ended=True, once=True) for token in wanted]
-            phrases += map(self.phrase_of, parts[row].demands)
-            queries.append(self.query(parts[row], request)._replace(phrases=tuple(phrases)))
-        if queries:
-            for row, hypotheses in zip(failed, search(queries), strict=True):
-                if not isinstance(hypotheses, BudgetError):
-                    found[row] = merged(self.candidates(parts[row], hypotheses, request))
-        return found
+        phrases = []
+        for mask in part.masks:
+            if mask.symbol in numbers:
+                phrases.append(Phrase(((numbers[mask.symbol],),), open_ended=True, once=True))
+            else:
+                (ids,) = self._codec.encode_target([mask.symbol])
+                phrases.append(Phrase((tuple(ids),)))
+        if self._codec.has_masks:
+            phrases += map(self.phrase_of, part.demands)
+        return self.query(part, request)._replace(phrases=tuple(phrases))
+
+    def scoring(self, part: Part, texts: Sequence[str], request: Request) -> Query:
+        """Return a query that scores given translations of a part."""
+        start = self._codec.forced_start(part.to)
+        outputs = [start + ids for ids in self._codec.encode_target(texts)]
+        return self.query(part, request)._replace(outputs=outputs)
+
+    def as_scored(
+        self, part: Part, texts: Sequence[str], scored: Sequence[Hypothesis], request: Request
+    ) -> tuple[Candidate, ...]:
+        """Return candidates with given texts from the answer to `scoring`."""
+        pairs = zip(texts, scored, strict=True)
+        return tuple(replace(self._candidate(part, one, request), text=text) for text, one in pairs)
 
     def phrase_of(self, demand: Demand) -> Phrase:
         """Return a demand as ids; at the beginning of a sentence, a term may be capitalized."""

@@ -1,5 +1,6 @@
 """Split lines into parts that the model can take at once, and encode them."""
 
+import re
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -11,7 +12,7 @@ from dragoman.text.codec import Codec
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 from dragoman.text.glossary import Demand
-from dragoman.text.masks import Mask, annotated, masked
+from dragoman.text.masks import MASKS, Mask, annotated, masked, words_as_masks
 from dragoman.text.names import NOUNS_IN_CAPITALS, pieces_of_names
 from dragoman.text.numbers import in_24_hours
 from dragoman.text.segments import (
@@ -22,6 +23,7 @@ from dragoman.text.segments import (
     split_to_fit,
 )
 
+_DIGIT = re.compile(r"\d")
 _CHARACTERS_BETWEEN_PAUSES = 5000
 Listed: TypeAlias = Callable[[Sequence[int]], Container[int] | None]
 """Returns the target pieces that a translation of a source may contain; None means all."""
@@ -91,8 +93,14 @@ class Splitter:
             return part
         return part._replace(text=text, left_out=left_out)
 
-    def encode(self, parts: Sequence[Part], request: Request) -> list[Part]:
-        """Add ids, masks and terms to parts of the same language pair."""
+    def encode(
+        self, parts: Sequence[Part], request: Request, lost_by: str | None = None
+    ) -> list[Part]:
+        """Add ids, masks and terms to parts of the same language pair.
+
+        `lost_by` is a translation of the only part that has lost something: more is masked then,
+        with words as masks if the model has none.
+        """
         if not parts:
             return []
         parts = [self._with_hours(part, request) for part in parts]
@@ -109,13 +117,15 @@ class Splitter:
             for part in parts
         ]
         # A forced prefix may hold what would be masked, and an observer watches plain text.
-        if self._codec.has_masks and not (request.prefix or request.observer):
+        has_masks = self._codec.has_masks
+        if (has_masks or lost_by is not None) and not (request.prefix or request.observer):
             for row, (part, text, own) in enumerate(zip(parts, read, demands, strict=True)):
-                # Only numbers depend on the language, and detecting it takes long.
-                has_digits = any(map(str.isdigit, text))
-                language = self.language(part.text, request) if has_digits else ""
-                text, masks[row] = masked(text, self._codec.spells, language, part.to)
-                read[row] = annotated(text, [(one.source, one.targets[0]) for one in own])
+                symbols = MASKS if has_masks else words_as_masks(text)
+                language = self.language_of_numbers(part, request)
+                spells = self._codec.spells
+                text, masks[row] = masked(text, spells, language, part.to, symbols, lost_by)
+                terms = [(one.source, one.targets[0]) for one in own] if has_masks else []
+                read[row] = annotated(text, terms)
         encoded = self._encoded(read, parts[0].to, parts[0].source, request)
         whole: list[Part] = []
         every = zip(parts, encoded, loud, masks, demands, strict=True)
@@ -171,6 +181,11 @@ class Splitter:
         own = self._listed([tag]) if tag is not None else None
         return own is not None and any(number not in own for number in unlisted)
 
+    def language_of_numbers(self, part: Part, request: Request) -> str:
+        """Return the language of a part with digits; other texts need none, and detection takes
+        long."""
+        return self.language(part.text, request) if _DIGIT.search(part.text) else ""
+
     def changed(self, part: Part, text: str, request: Request) -> Part:
         """Return the part with another text."""
         return self.encode([part._replace(text=text)], request)[0]
@@ -179,6 +194,10 @@ class Splitter:
         """Tell whether the model translates from and into a language."""
         languages = self._codec.languages
         return language in languages.sources and language in languages.targets
+
+    def spells(self, character: str) -> bool:
+        """Tell whether the vocabulary has a character."""
+        return self._codec.spells(character)
 
     def can_spell(self, part: Part, word: str) -> bool:
         """Tell whether the shortlist of a part's search has all pieces of a word."""

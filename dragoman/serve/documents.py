@@ -11,9 +11,11 @@ import secrets
 import traceback
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request, Response
@@ -248,13 +250,16 @@ class DocumentJobs:
             report = reader.report
         job.done = job.total
         job.name = translated_name(job.name, route.target or "translated")
-        await asyncio.to_thread(_add_report, job, report, route, glossary)
+        # In turn, and with pauses: looking for terms may take seconds.
+        await service.run_text_work(job.client, partial(_add_report, job, report, route, glossary))
 
 
-def _add_report(job: DocumentJob, report: Report, route: Route, glossary: Glossary) -> None:
+def _add_report(
+    job: DocumentJob, report: Report, route: Route, glossary: Glossary, pause: Callable[[], None]
+) -> None:
     if glossary.terms:
         languages = route.source, route.target
-        report = report.with_terms(lambda s, t: glossary.uses(s, t, *languages), _MOST_USES)
+        report = report.with_terms(lambda s, t: glossary.uses(s, t, *languages, pause), _MOST_USES)
         job.term_counts = report.terms or None
     job.report_counts = report.counts
     job.report_page = zlib.compress(report.as_page(job.name).encode())

@@ -3,14 +3,20 @@
 Addresses, code, placeholders and markup are masked; so are characters that the vocabulary cannot
 spell, such as "™" and "½", and long numbers, which the target language may write with other marks.
 A model with masks in its vocabulary has learned to put each into its place in the translation.
+Other models read the text itself. For what their translation has lost, they search once more, and
+words that look like names are their masks then.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import NamedTuple
 from unicodedata import category
 
-from dragoman.text.verbatim import verbatim_spans
+from dragoman.text.abbreviations import lost_references, references
+from dragoman.text.numbers import misread, number_errors, rewritten
+from dragoman.text.verbatim import names, verbatim_spans
 
 MASKS = tuple(chr(0xE000 + number) for number in range(16))
 # Around a source word and, after `LEMMA`, the translation that a glossary asks for.
@@ -23,32 +29,32 @@ _UNITS = (
     r"(?:[kcmµn]?m[²³]?|[kmµ]?g|[mcdh]?[lL]|ha|°[CF]?|K|k?[WV]|[kM]?Wh|mAh?|[kMGT]i?[Bb]|k?Hz|MHz|GHz"
     r"|k?J|k?cal|[kM]?Pa|h?Pa|bar|km/h|mph|m/s|rpm|dpi|px|ft|lbs?|oz)"
 )
+_CURRENCY_SIGN = re.compile(r"[€£$¥]")  # a translation may have a word instead
 _CURRENCY = r"(?:R\$|US\$|[€£$¥])"
+# "$5 million" is "5 Millionen Dollar": the sign changes its place, so the model writes it.
+_ALONE = r"(?![ \u00a0\u202f](?i:mil|bil|tril|mrd|mio|thousand|tausend))"
 # A model copies short numbers reliably, and "8.30" may be a time. It may lose digits of long ones,
 # and it may convert units.
 _AMOUNT = re.compile(
-    rf"{_START}(?P<before>{_SIGN}{_CURRENCY})[ \u00a0\u202f]?(?P<prefixed>{_DIGITS}){_END}"
+    rf"{_START}(?P<before>{_SIGN}{_CURRENCY})[ \u00a0\u202f]?(?P<prefixed>{_DIGITS}){_END}{_ALONE}"
     rf"|{_START}(?P<suffixed>{_SIGN}{_DIGITS})[ \u00a0\u202f]?(?P<after>{_CURRENCY})(?!\w)"
     rf"|{_START}(?P<measured>{_SIGN}{_DIGITS})(?P<unit>[ \u00a0\u202f]?{_UNITS})(?![\w²³/])"
     rf"|{_START}(?P<number>{_SIGN}(?=\d{{5}}|\d+\D\d{{3}}){_DIGITS}){_END}"
 )
+_PLAIN_NUMBER = re.compile(r"(?<![\w.,:/-])(?:\d++[ \u00a0\u202f]?%|\d{2,}(?![\w:/-]|[.,]\d))")
 _DATE = re.compile(r"(?<![\w./-])\d{1,4}([./-])\d{1,2}\1\d{1,4}(?![\w/-]|\.\d)")
 _OPERATOR = r"(?:[<>=!]=|[=<>+*×÷])"
 # "R&D" and "Smith & Sons"; "File > Open"; "x <= 5" and "a = b + c"
 _SIGNS = re.compile(
     r"(?<!\w)\w*+&\w*|(?<=\w )[>→](?= \w)"
     rf"|(?<!\w)\w{{1,3}}(?:(?: {_OPERATOR} |{_OPERATOR})\w{{1,3}})+(?!\w)"
+    # A sign belongs to its number.
+    rf"|[~≈±≤≥#§©¶†‡]\s?\d++(?:[.,]\d++)?(?:\s?{_UNITS}(?![\w²³/]))?"
     rf"|[{SYMBOLS[0]}-{SYMBOLS[-1]}]"  # a text may have symbols of its own
 )
+_SPACE = re.compile(r"\s")
+_MICRO = "µ"  # a letter to Python; vocabularies have the Greek one
 _TRADEMARKS = "™®℠"
-_SPACES = re.compile(r"['’ \u00a0\u202f]")
-# The decimal mark and the mark between thousands of each language, by CLDR.
-_MARKS = {
-    "cs": (",", "\u00a0"), "da": (",", "."), "de": (",", "."), "en": (".", ","), "es": (",", "."),
-    "fi": (",", "\u00a0"), "fr": (",", "\u202f"), "it": (",", "."), "nl": (",", "."),
-    "pl": (",", "\u00a0"), "pt": (",", "."), "ro": (",", "."), "ru": (",", "\u00a0"),
-    "sv": (",", "\u00a0"), "tr": (",", "."), "uk": (",", "\u00a0"),
-}  # fmt: skip
 _CURRENCY_FIRST = frozenset(["en", "pt"])  # of these languages, by CLDR
 
 
@@ -58,32 +64,95 @@ class Mask(NamedTuple):
     symbol: str
     text: str
 
+    @property
+    def has_own_symbol(self) -> bool:
+        """Whether the symbol is one of the vocabulary's, not a word."""
+        return self.symbol in MASKS
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Match the mask in a translation; a model may write a word in small letters."""
+        if self.has_own_symbol:
+            return re.compile(self.symbol)
+        return re.compile(rf"(?i)(?<!\w){self.symbol}(?!\w)")
+
 
 def masked(
-    text: str, spells: Callable[[str], bool], source: str, target: str
+    text: str,
+    spells: Callable[[str], bool],
+    source: str,
+    target: str,
+    symbols: Sequence[str] = MASKS,
+    lost_by: str | None = None,
 ) -> tuple[str, tuple[Mask, ...]]:
     """Replace what must be kept by masks; `spells` tells which characters the vocabulary has.
+
+    Models mostly write plain numbers, and abbreviations before numbers, rightly by themselves. So
+    these are masked only if there is a translation that has lost them, `lost_by`. Words (`symbols`)
+    mask nothing else that the translation has, either.
 
     >>> text, masks = masked("See a.py, 1,250 times", lambda character: True, "en", "de")
     >>> text.encode("unicode_escape").decode(), [mask.text for mask in masks]
     ('See \\\\ue000, \\\\ue001 times', ['a.py', '1.250'])
     """
-    spans: list[tuple[int, int, str]] = []
-    same = [*verbatim_spans(text), *_unspelled(text, spells)]
-    same += [match.span() for kind in (_DATE, _SIGNS) for match in kind.finditer(text)]
-    spans += [(start, end, text[start:end]) for start, end in same]
+    same = _kept_spans(text, spells) + [match.span() for match in _DATE.finditer(text)]
+    spans = [(start, end, text[start:end]) for start, end in same]
     spans += [(*m.span(), _amount(m, source, target)) for m in _AMOUNT.finditer(text)]
+    if lost_by is not None:
+        others = [(*match.span(), match[0]) for match in _PLAIN_NUMBER.finditer(text)]
+        others += references(text, target)
+        if symbols is not MASKS:
+            # The fewer words stand for something else, the better the model understands the text.
+            others, spans = [*others, *spans], []
+        spans += [span for span in others if not _is_in(span[2], lost_by)]
     masks: list[Mask] = []
     parts: list[str] = []
     at = 0
     # Of spans that overlap, the first and longest counts.
     for start, end, kept in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if start < at or len(masks) == len(MASKS):
+        if start < at or len(masks) == len(symbols):
             continue
-        masks.append(Mask(MASKS[len(masks)], kept))
+        masks.append(Mask(symbols[len(masks)], kept))
         parts += [text[at:start], masks[-1].symbol]
         at = end
     return "".join([*parts, text[at:]]), tuple(masks)
+
+
+def _is_in(text: str, translation: str) -> bool:
+    """Tell whether a translation has a text, with or without its white space.
+
+    >>> _is_in("1.8 m", "It is 1.8 mm"), _is_in("1.8 m", "It is 1.8m long")
+    (False, True)
+    """
+    letters = r"\s?".join(map(re.escape, _SPACE.sub("", text)))
+    return bool(re.search(rf"(?<!\w){letters}(?!\w)", translation))
+
+
+def words_as_masks(text: str) -> list[str]:
+    """Return words that are not in a text, as masks for a model that has none of its own.
+
+    >>> words_as_masks("Room X47")[:2]
+    ['X60', 'X73']
+    """
+    words = (word for word in map(names, count()) if word not in text)
+    return [word for word, _ in zip(words, MASKS, strict=False)]
+
+
+def lost(
+    source: str, translation: str, spells: Callable[[str], bool], language: str, to: str
+) -> int:
+    """Count what a translation has lost or changed of its source: codes, characters, numbers.
+
+    >>> lost("See a.py, 31 times", "Siehe a, 13 Mal", lambda character: True, "en", "de")
+    2
+    """
+    written = _SPACE.sub("", translation)
+    spans = (_SPACE.sub("", source[start:end]) for start, end in _kept_spans(source, spells))
+    kept = Counter(text for text in spans if not _CURRENCY_SIGN.fullmatch(text))
+    missing = sum(written.count(text) < times for text, times in kept.items())
+    missing += lost_references(source, translation)
+    misread_numbers = misread(source, translation, language, to)
+    return missing + misread_numbers + number_errors(source, translation, to)
 
 
 def annotated(text: str, terms: Sequence[tuple[str, str]]) -> str:
@@ -108,41 +177,19 @@ def unmasked(text: str, masks: Sequence[Mask]) -> str:
 
     >>> unmasked("Siehe \\ue000\\ue007.", [Mask("\\ue000", "a.py")])
     'Siehe a.py.'
+    >>> unmasked("Siehe X47.", [Mask("X47", "a.py")])
+    'Siehe a.py.'
     """
-    texts = {ord(symbol): "" for symbol in SYMBOLS} | {
-        ord(mask.symbol): mask.text for mask in masks
-    }
-    return text.translate(texts)
+    for mask in masks:
+        if not mask.has_own_symbol:
+            text = mask.pattern.sub(lambda _, mask=mask: mask.text, text)  # type: ignore[misc]
+    own = {ord(mask.symbol): mask.text for mask in masks if mask.has_own_symbol}
+    return text.translate({ord(symbol): "" for symbol in SYMBOLS} | own)
 
 
 def has_each_once(text: str, masks: Sequence[Mask]) -> bool:
     """Tell whether a translation has each mask of its source exactly once."""
-    return all(text.count(mask.symbol) == 1 for mask in masks)
-
-
-def rewritten(number: str, source: str, target: str) -> str:
-    """Write a number of one language as another one does.
-
-    >>> rewritten("1,299.99", "en", "de"), rewritten("2.5", "de", "fr")
-    ('1.299,99', '2.5')
-    """
-    if source not in _MARKS or target not in _MARKS:
-        return number
-    (decimal, group), (own_decimal, own_group) = _MARKS[source], _MARKS[target]
-    sign = number[: len(number) - len(number.lstrip("-−–"))]
-    number = number.removeprefix(sign)
-    plain = _SPACES.sub("" if group.isspace() else group, number)
-    whole, mark, fraction = plain.partition(decimal)
-    groups = whole.split(group)
-    if len(groups) > 1 and any(len(digits) != 3 for digits in groups[1:]):
-        return sign + number
-    if not all(digits.isdigit() for digits in groups) or (mark and not fraction.isdigit()):
-        return sign + number  # written as another language does
-    has_groups = len(groups) > 1 or len(plain) < len(number)
-    whole = "".join(groups)
-    if has_groups:
-        whole = f"{int(whole):,}".replace(",", own_group)
-    return sign + (whole + own_decimal + fraction if mark else whole)
+    return all(len(mask.pattern.findall(text)) == 1 for mask in masks)
 
 
 def _amount(match: re.Match[str], source: str, target: str) -> str:
@@ -160,12 +207,19 @@ def _amount(match: re.Match[str], source: str, target: str) -> str:
     return f"{sign}{currency}\u00a0{number}" if currency == "R$" else f"{sign}{currency}{number}"
 
 
+def _kept_spans(text: str, spells: Callable[[str], bool]) -> list[tuple[int, int]]:
+    """Return the spans of codes, signs and odd characters, which no language writes otherwise."""
+    signs = [match.span() for match in _SIGNS.finditer(text)]
+    return [*verbatim_spans(text), *_unspelled(text, spells), *signs]
+
+
 def _unspelled(text: str, spells: Callable[[str], bool]) -> list[tuple[int, int]]:
     """Return the spans of characters that the vocabulary cannot spell.
 
     A raised or small character takes the word before it along: "m²", "ACME™".
     """
-    odd = {c for c in set(text) if not (c.isascii() or c.isalpha() or c.isspace() or spells(c))}
+    usual = {c for c in set(text) if c.isascii() or c.isspace() or (c.isalpha() and c != _MICRO)}
+    odd = {c for c in set(text) - usual if not spells(c)}
     spans = []
     start = end = 0
     for at, character in enumerate(text):
@@ -173,7 +227,7 @@ def _unspelled(text: str, spells: Callable[[str], bool]) -> list[tuple[int, int]
             continue
         least, start = end, at
         if character in _TRADEMARKS or category(character) == "No":
-            while start > least and text[start - 1].isalnum():
+            while start > least and (text[start - 1].isalnum() or text[start - 1] == "."):
                 start -= 1
         end = at + 1
         while end < len(text) and text[end] in odd:

@@ -1,14 +1,12 @@
-"""Numbers that a translation must keep: counting errors, mending what a rule can mend, and other
-numbers to try instead.
+"""Checks of the numbers in a translation: lost, invented or changed digits, units and meanings.
 
 A quantity is a number with its sign and its unit. Its twin in a translation has the same digits.
 """
 
-import random
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
@@ -18,13 +16,13 @@ from dragoman.text.number_words import LANGUAGES, times_said
 
 _NUMBER = re.compile(r"\d+")
 _MOST_DIGITS = 40  # of a number that is looked for in a translation
-_TRIES = 20  # at a number that is not taken
 _SPACES = " \u00a0\u202f"
 # Groups of three digits, or digits with points and commas between them.
 _WRITTEN = re.compile(
     rf"\d(?:(?<!\d\d)\d{{0,2}}(?:[.,{_SPACES}'’]\d{{3}})+(?:[.,]\d+)?(?!\d)|\d*(?:[.,]\d+)*)"
 )
 _DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+_GROUP_SPACES = re.compile(rf"[{_SPACES}'’]")
 _BETWEEN_DIGITS = re.compile(rf"[.,{_SPACES}'’]")
 _BETWEEN_PARTS = re.compile(r"(?:st|nd|rd|th)?\W{0,2}")  # of a date
 _SAME_SIGNS = re.compile(r"\d+([./-])\d+(?:\1\d+)+")
@@ -49,11 +47,16 @@ class Writing(NamedTuple):
     group: str
 
 
+# By CLDR.
 WRITINGS = {
-    "de": Writing(",", "."), "en": Writing(".", ","), "es": Writing(",", "."),
-    "fr": Writing(",", " "), "it": Writing(",", "."), "nl": Writing(",", "."),
-    "pt": Writing(",", "."),
+    "cs": Writing(",", "\u00a0"), "da": Writing(",", "."), "de": Writing(",", "."),
+    "en": Writing(".", ","), "es": Writing(",", "."), "fi": Writing(",", "\u00a0"),
+    "fr": Writing(",", "\u202f"), "it": Writing(",", "."), "nl": Writing(",", "."),
+    "pl": Writing(",", "\u00a0"), "pt": Writing(",", "."), "ro": Writing(",", "."),
+    "ru": Writing(",", "\u00a0"), "sv": Writing(",", "\u00a0"), "tr": Writing(",", "."),
+    "uk": Writing(",", "\u00a0"),
 }  # fmt: skip
+_CHECKED = frozenset(["de", "en", "es", "fr", "it", "nl", "pt"])  # languages whose units are known
 # Symbols of units, and what a translation may have instead: symbols, and how words begin.
 _UNITS = {
     "%": ("%", "percent|per cent|prozent|pour cent|por ciento|por cento"),
@@ -130,26 +133,30 @@ def value(number: str, language: str) -> Decimal | None:
 
 
 def rewritten(number: str, source: str, target: str) -> str:
-    """A number of one language as another one writes it.
+    """Write a number of one language as another one does.
 
-    >>> rewritten("1,299.99", "en", "de"), rewritten("2 874", "fr", "en")
-    ('1.299,99', '2,874')
+    >>> rewritten("1,299.99", "en", "de"), rewritten("2.5", "de", "fr")
+    ('1.299,99', '2.5')
     """
-    signs = re.sub(r"\d", "", number)
-    if not signs or source not in WRITINGS or target not in WRITINGS:
+    if source not in WRITINGS or target not in WRITINGS:
         return number
-    read = value(number, source)
-    if read is None:
-        return number
-    writing = WRITINGS[target]
-    fraction = str(read).partition(".")[2]
-    whole = re.sub(r"\D", "", number)
-    whole = whole[: len(whole) - len(fraction)]
-    if len(signs) > bool(fraction):  # its digits stand in groups
+    (decimal, group), (own_decimal, own_group) = WRITINGS[source], WRITINGS[target]
+    sign = number[: len(number) - len(number.lstrip("-−–"))]
+    number = number.removeprefix(sign)
+    plain = _GROUP_SPACES.sub("" if group.isspace() else group, number)
+    whole, mark, fraction = plain.partition(decimal)
+    groups = whole.split(group)
+    if len(groups) > 1 and any(len(digits) != 3 for digits in groups[1:]):
+        return sign + number
+    if not all(digits.isdigit() for digits in groups) or (mark and not fraction.isdigit()):
+        return sign + number  # written as another language does
+    has_groups = len(groups) > 1 or len(plain) < len(number)
+    whole = "".join(groups)
+    if has_groups:
         first = len(whole) % 3
-        groups = [whole[:first], *(whole[at : at + 3] for at in range(first, len(whole), 3))]
-        whole = writing.group.join(filter(None, groups))
-    return whole + (writing.decimal + fraction if fraction else "")
+        thousands = (whole[at : at + 3] for at in range(first, len(whole), 3))
+        whole = own_group.join(filter(None, [whole[:first], *thousands]))
+    return sign + (whole + own_decimal + fraction if mark else whole)
 
 
 class Edit(NamedTuple):
@@ -248,34 +255,30 @@ def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]
                 break
 
 
-def number_edits(source: str, translation: str, language: str, to: str) -> list[Edit]:
-    """What mends numbers that have the right digits, but mean something else in their language, or
-    have lost their minus.
+def misread(source: str, translation: str, language: str, to: str) -> int:
+    """Count numbers that have the right digits, but mean something else in their language, or have
+    lost their minus.
 
-    >>> edited("41,087 habitants", number_edits("41.087 Leute", "41,087 habitants", "de", "fr"))
-    '41 087 habitants'
-    >>> edited("il fera 5 °C", number_edits("es wird −5 °C", "il fera 5 °C", "de", "fr"))
-    'il fera −5 °C'
+    >>> misread("41.087 Leute", "41,087 habitants", "de", "fr")
+    1
+    >>> misread("es wird −5 °C", "il fera 5 °C", "de", "fr")
+    1
     """
     if language not in WRITINGS or to not in WRITINGS:
-        return []
+        return 0
     if all(one.number.isdigit() and not one.sign for one in quantities(source)):
-        return []
-    edits = []
+        return 0
+    count = 0
     for quantity, start, end in _twins(source, translation):
-        said = translation[start:end]
-        right = said
-        if re.search(r"\D", quantity.number):
-            right = _mended(quantity, said, language, to)
-        if quantity.sign and not _MINUS.search(translation[max(0, start - 10) : start]):
-            right = quantity.sign + right
-        if right != said:
-            edits.append(Edit(start, end, right))
-    return edits
+        written = translation[start:end]
+        differs = not quantity.number.isdigit() and not _means(quantity, written, language, to)
+        before = translation[max(0, start - 10) : start]
+        count += differs or bool(quantity.sign and not _MINUS.search(before))
+    return count
 
 
-def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
-    """The number of a translation as it must be written."""
+def _means(quantity: Quantity, written: str, language: str, to: str) -> bool:
+    """Tell whether a translation's number means what the source's does."""
     if "." in quantity.number and "," in quantity.number:
         # Both signs tell how it is written, whatever its text was taken for: 1.234,56 € alone
         # could be of any language.
@@ -285,16 +288,14 @@ def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
     if wanted is None:
         # With several points it is a date, a version or a chapter.
         points = len(re.findall(r"\D", quantity.number))
-        return said if points < 2 or _SAME_SIGNS.fullmatch(said) else quantity.number
+        return points < 2 or bool(_SAME_SIGNS.fullmatch(written)) or written == quantity.number
     here, there = WRITINGS[language].decimal, WRITINGS[to].decimal
     if wanted % 1 and here not in quantity.number:
         # 8.2 in a French text is no number of that language, but a version or a chapter.
-        return quantity.number
+        return written == quantity.number
     # The point of an English text may be one too, unless a unit stands beside it.
-    sure = quantity.unit or here == ","
-    if value(said, to) != wanted or (sure and wanted % 1 and there not in said):
-        return rewritten(quantity.number, language, to)
-    return said
+    is_sure = bool(quantity.unit) or here == ","
+    return value(written, to) == wanted and not (is_sure and wanted % 1 and there not in written)
 
 
 def number_errors(source: str, translation: str, to: str = "") -> int:
@@ -316,11 +317,11 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
     """
     if not (_NUMBER.search(source) or _NUMBER.search(translation)):  # as in most texts
         return 0
-    lost_units = _lost_units(source, translation) if to in WRITINGS else 0
+    lost_units = _lost_units(source, translation) if to in _CHECKED else 0
     theirs, ours = map(_numbers, (source, translation))
     if theirs == ours:  # as in most of the others
         return lost_units
-    if to in WRITINGS:
+    if to in _CHECKED:
         # The language of the source is not known here.
         theirs, ours = (
             theirs - _in_words(theirs - ours, translation, [to]),
@@ -378,58 +379,3 @@ def _unit(symbol: str) -> re.Pattern[str]:
     symbols, words = _UNITS[symbol]
     exact = "|".join(re.escape(other) for other in symbols.split("|"))
     return re.compile(rf"(?<![^\W\d])(?:(?:{exact})(?![^\W\d])|(?:{words}))")
-
-
-def stand_ins(text: str, seed: int) -> dict[str, str]:
-    """Another number for each of two digits or more, unless all that are like it are taken.
-
-    >>> [*stand_ins("Am 15. Mai 1987, um 8 Uhr", seed=1)]
-    ['15', '1987']
-    """
-    rng = random.Random(seed)
-    numbers = _NUMBER.findall(text)
-    others: dict[str, str] = {}
-    for number in dict.fromkeys(number for number in numbers if len(number) > 1):
-        alike = (_alike(number, rng) for _ in range(_TRIES))
-        others[number] = next(
-            (other for other in alike if other not in (*numbers, *others.values())), number
-        )
-    return others
-
-
-def _alike(number: str, rng: random.Random) -> str:
-    """A number of the same length and about the same size, which is read the same way.
-
-    That is "the 19th" for "the 15th", and "5 p.m." for 17 as "3 p.m." for 15.
-    """
-    head = number[:-2][:1] + "".join(rng.choices("0123456789", k=max(0, len(number) - 3)))
-    if number[-2] != "1":
-        return head + rng.choice("23456789") + number[-1]
-    return head + "1" + rng.choice("012" if number[-1] in "012" else "3456789")
-
-
-def with_others(text: str, others: Mapping[str, str]) -> str:
-    """The text with other numbers in place of its own.
-
-    >>> with_others("room 204 of 2041", {"204": "294"})
-    'room 294 of 2041'
-    """
-    return _NUMBER.sub(lambda found: others.get(found[0], found[0]), text)
-
-
-def put_back(others: Mapping[str, str], changed: str, translation: str) -> str:
-    """The translation of a changed text with the numbers of the original.
-
-    Empty if one of the other numbers did not come through whole.
-
-    >>> put_back({"204": "294"}, "Zimmer 294", "room 294")
-    'room 204'
-    >>> put_back({"1290": "1920"}, "1920 Leute", "1,920 people")
-    ''
-    """
-    before, after = (Counter(_NUMBER.findall(text)) for text in (changed, translation))
-    if number_errors(changed, translation) or any(
-        before[other] != after[other] for other in others.values()
-    ):
-        return ""
-    return with_others(translation, {other: number for number, other in others.items()})

@@ -90,4 +90,4 @@ def _similarity(left: Sequence[str], right: Sequence[str], least: float = 0.0) -
         for j in range(first, last + 1):
             cost = min(row[j] + 1, row[j - 1] + 1, diagonal + (word != right[j - 1]))
             diagonal, row[j] = row[j], cost
-    return max(0.0, 1 - row[-1] / longest)
+    return float(max(0.0, 1 - row[-1] / longest))

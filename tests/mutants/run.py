@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300  # a broken search may never end: that is noticed too
 
 RULES = "tests/unit/decode/search/test_rules_of_search.py"
+MASKED = "tests/unit/decode/test_masked_parts.py"
+MASK_TESTS = "tests/unit/text/test_masks.py"
 LOOPS = f"{RULES}::test_search_finds_what_plain_loops_find_and_computes_no_more"
 STOPPING = f"{RULES}::test_stopping_early_changes_no_answer"
 WIDE = f"{RULES}::test_a_wide_and_patient_beam_finds_the_best_of_all_hypotheses"
@@ -32,10 +34,8 @@ STEPS = "tests/agree/test_decoding.py::test_rows_may_be_reordered_repeated_and_l
 EXHAUSTIVE = "tests/agree/test_decoding.py::test_a_wide_beam_is_exhaustive_search"
 GRID = "tests/unit/engine/test_kv_slots.py"
 DEVICE = "tests/agree/test_device_search.py"
-KEEPING = "tests/unit/decode/repairs/test_keeping.py"
 KEEPING_NAMES = "tests/unit/decode/repairs/test_keeping_names.py"
 UNLISTED = "tests/unit/decode/test_unlisted_names.py"
-SYMBOL_TESTS = "tests/unit/text/test_symbols.py"
 PLACING = "tests/unit/documents/test_document_segments.py"
 BATCHER = "tests/unit/serve/test_batcher.py"
 CACHE = "tests/unit/serve/test_cache.py"
@@ -46,17 +46,15 @@ VERBS = "tests/unit/text/test_verbs.py"
 TERM_PLACES = "tests/unit/decode/repairs/test_placing.py"
 GLOSSARIES = "tests/unit/text/test_glossary.py"
 
+PIPELINE = "dragoman/decode/pipeline.py"
+PROPOSER = "dragoman/decode/proposer.py"
+MASKS_RULES = "dragoman/text/masks.py"
 SEARCH = "dragoman/decode/search/beam.py"
 HYPOTHESES = "dragoman/decode/search/hypotheses.py"
 TORCH_ENGINE = "dragoman/engine/torch_engine.py"
 TORCH_STATE = "dragoman/model/base.py"
 GRID_CODE = "dragoman/engine/kv_slots.py"
 KERNEL = "dragoman/model/kernels/search.py"
-NUMBERS = "dragoman/decode/repairs/keep_numbers.py"
-VERBATIM = "dragoman/decode/repairs/keep_verbatim.py"
-STAND_INS = "dragoman/decode/repairs/stand_ins.py"
-SYMBOLS = "dragoman/decode/repairs/keep_symbols.py"
-SYMBOL_RULES = "dragoman/text/symbols.py"
 NAMES = "dragoman/decode/repairs/keep_names.py"
 NAME_RULES = "dragoman/text/names.py"
 SPLITTING = "dragoman/decode/splitting.py"
@@ -247,57 +245,21 @@ MUTANTS = [
         KERNEL, "(word == end) & too_early", "(word == end) & (too_early & False)", (DEVICE,),
     ),
     Mutant(
-        "numbers are mended without a wider search",
-        NUMBERS, "_WIDER * self._proposer.width(request)", "self._proposer.width(request)",
-        (KEEPING,),
+        "the second search need not have the masks", PROPOSER,
+        "phrases.append(Phrase((tuple(ids),)))", "pass", (MASKED,),
     ),
     Mutant(
-        "a candidate with its numbers is before one with its terms",
-        NUMBERS, "return lost, self._errors(part, text), -candidate.score",
-        "return 0, self._errors(part, text), -candidate.score", (KEEPING,),
+        "a second translation counts with as many faults", PIPELINE,
+        "(count := self._faults(part, own[0], request)) < faults[row]",
+        "(count := self._faults(part, own[0], request)) <= faults[row]", (MASKED,),
     ),
     Mutant(
-        "no other numbers are tried", NUMBERS, "                self._with_other_numbers,\n", "",
-        (KEEPING,),
+        "a second translation keeps the pieces of its masks", PIPELINE,
+        "if self._codec.has_masks or not changed:", "if True:", (MASKED,),
     ),
     Mutant(
-        "no words stand in for numbers", NUMBERS, "                self._with_words,\n", "",
-        (KEEPING,),
-    ),
-    Mutant(
-        "no clause is translated by itself", NUMBERS, "                self._by_clauses,\n", "",
-        (KEEPING,),
-    ),
-    Mutant(
-        "numbers are lost in the end", NUMBERS, "                self._between_numbers,\n", "",
-        (KEEPING,),
-    ),
-    Mutant(
-        "a span inside a word is taken for the span",
-        STAND_INS, "len(re.findall(rf\"(?<!\\w){re.escape(span)}(?!\\w)\", translation))",
-        "translation.count(span)", (KEEPING,),
-    ),
-    Mutant(
-        "one kind of stand-in is tried", VERBATIM, "for stand_in in STAND_INS:",
-        "for stand_in in STAND_INS[:1]:", (KEEPING,),
-    ),
-    Mutant(
-        "terms and numbers are not kept beside stand-ins", VERBATIM,
-        "for promise in self._others:", "for promise in ():", (KEEPING,),
-    ),
-    Mutant(
-        "a bullet is not put back", SYMBOLS,
-        "texts.append(lead + (yield from self._translated(core, once)) + tail)",
-        "texts.append((yield from self._translated(core, once)))", (KEEPING,),
-    ),
-    Mutant(
-        "symbols are not put back in the forms of the target language", SYMBOLS,
-        "back = {edit.text: span.text for", "back = {edit.text: rest[span.start : span.end] for",
-        (KEEPING,),
-    ),
-    Mutant(
-        "a symbol may be said twice", SYMBOL_RULES, "errors += present[symbol] != count",
-        "errors += present[symbol] < count", (SYMBOL_TESTS,),
+        "a mask within a word is taken for the mask", MASKS_RULES,
+        'rf"(?i)(?<!\\w){self.symbol}(?!\\w)"', 'rf"(?i){self.symbol}"', (MASK_TESTS,),
     ),
     Mutant(
         "a name is put in, however unlikely", NAMES, "total - before > _WORSE", "True",

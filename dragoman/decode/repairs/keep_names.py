@@ -2,16 +2,14 @@
 
 from dragoman.decode.confidence.features import word_log_probs
 from dragoman.decode.repairs.coroutines import Rounds
-from dragoman.decode.repairs.keep_numbers import KeepNumbers
 from dragoman.decode.repairs.searching import SearchingProposer
-from dragoman.decode.repairs.stand_ins import lost_spans
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
 from dragoman.text.glossary import lacking
+from dragoman.text.masks import lost
 from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, is_known, lacking_names
-from dragoman.text.numbers import Edit, edited, number_errors
-from dragoman.text.symbols import symbol_errors
+from dragoman.text.numbers import Edit, edited
 from dragoman.text.verbatim import verbatim_spans
 
 # Natural logarithms of probabilities.
@@ -30,7 +28,6 @@ class KeepNames:
 
     def __init__(self, splitter: Splitter, proposer: SearchingProposer):
         self._splitter, self._proposer = splitter, proposer
-        self._numbers = KeepNumbers(splitter, proposer)
 
     def is_broken(self, part: Part, text: str, request: Request) -> bool:
         if part.in_capitals or request.prefix or not self._proposer.settings(request).keep_names:
@@ -45,7 +42,6 @@ class KeepNames:
         garbled, lost = self._garbled(part, candidates[0], request)
         if any(not self._splitter.can_spell(part, name) for name in lost):
             again = yield from self._proposer.distinct_of(part._replace(all_pieces=True), request)
-            again = tuple(self._with_numbers(part, one, request) for one in again)
             if self._is_better(part, again[0].text, candidates[0].text, request):
                 candidates = again
                 garbled, _ = self._garbled(part, candidates[0], request)
@@ -111,15 +107,6 @@ class KeepNames:
             garbled = []
         return garbled, lost
 
-    def _with_numbers(self, part: Part, candidate: Candidate, request: Request) -> Candidate:
-        """A candidate whose numbers are written as those of the first one are by now."""
-        if not self._proposer.settings(request).keep_numbers:
-            return candidate
-        text = self._numbers.by_rule(part, candidate.text, request)
-        if text == candidate.text:
-            return candidate
-        return self._proposer.reworded(part, candidate, text, request)
-
     def _is_common(self, word: str) -> bool:
         return self._proposer.is_frequent(word) or is_known(word)
 
@@ -129,8 +116,8 @@ class KeepNames:
 
         def faults(text: str) -> int:
             terms = len(lacking(part.demands, text, part.in_capitals))
-            spans = lost_spans(part.text, text) + symbol_errors(part.text, text)
-            return terms + spans + number_errors(part.text, text, part.to)
+            language = self._splitter.language_of_numbers(part, request)
+            return terms + lost(part.text, text, self._splitter.spells, language, part.to)
 
         fewer = len(self._lacking(part, text, request)) < len(self._lacking(part, other, request))
         return fewer and faults(text) <= faults(other)

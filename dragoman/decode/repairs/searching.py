@@ -9,7 +9,6 @@ from dragoman.decode.proposer import WIDEST, Proposer
 from dragoman.decode.query import BudgetError, Query, SearchOptions
 from dragoman.decode.repairs.coroutines import Rounds, ask
 from dragoman.decode.request import Request
-from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.splitting import Part
 from dragoman.decode.translation import Candidate, merged
 
@@ -55,11 +54,8 @@ class SearchingProposer(Proposer):
         self, part: Part, texts: Sequence[str], request: Request
     ) -> Rounds[tuple[Candidate, ...]]:
         """Score given translations."""
-        hypotheses = yield from self._read(part, texts, request)
-        return tuple(
-            replace(self._candidate(part, hypothesis, request), text=text)
-            for hypothesis, text in zip(hypotheses, texts, strict=True)
-        )
+        hypotheses = yield from ask(self.scoring(part, texts, request))
+        return self.as_scored(part, texts, hypotheses, request)
 
     def likeliest(self, part: Part, texts: Sequence[str], request: Request) -> Rounds[int]:
         """Return the number of the likeliest of some texts that differ in a few words.
@@ -76,8 +72,3 @@ class SearchingProposer(Proposer):
         query = Query(part.ids, options, outputs=beginnings, ends=same <= _LOOK_AHEAD)
         hypotheses = yield from ask(query)
         return int(np.argmax([hypothesis.score for hypothesis in hypotheses]))
-
-    def _read(self, part: Part, texts: Sequence[str], request: Request) -> Rounds[list[Hypothesis]]:
-        start = self._codec.forced_start(part.to)
-        outputs = [start + ids for ids in self._codec.encode_target(texts)]
-        return (yield from ask(self.query(part, request)._replace(outputs=outputs)))

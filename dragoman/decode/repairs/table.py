@@ -6,10 +6,7 @@ from dragoman.decode.proposer import Proposer
 from dragoman.decode.query import BudgetError, Search
 from dragoman.decode.repairs.coroutines import Rounds, drive, together
 from dragoman.decode.repairs.keep_names import KeepNames
-from dragoman.decode.repairs.keep_numbers import KeepNumbers
-from dragoman.decode.repairs.keep_symbols import KeepSymbols
 from dragoman.decode.repairs.keep_terms import KeepTerms
-from dragoman.decode.repairs.keep_verbatim import KeepVerbatim
 from dragoman.decode.repairs.repair import Repair, repaired
 from dragoman.decode.repairs.searching import SearchingProposer
 from dragoman.decode.repairs.short_lines import ShortLines
@@ -17,14 +14,11 @@ from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
 
-# A short line gets another translation, so that comes first. A translation with repaired addresses
-# has new numbers, so these come later. Names replace single words, which breaks nothing.
+# A short line gets another translation, so that comes first. Names replace single words, which
+# breaks nothing.
 REPAIRS: dict[str, type[Repair]] = {
     "short lines": ShortLines,
     "terms": KeepTerms,
-    "verbatim": KeepVerbatim,
-    "symbols": KeepSymbols,
-    "numbers": KeepNumbers,
     "names": KeepNames,
 }
 

@@ -28,7 +28,7 @@ def codec() -> Codec:
 
 
 class Said:
-    """A search whose answers a test has written, in rounds."""
+    """A search whose answers a test has written, in rounds. Given outputs are scored by place."""
 
     def __init__(self, codec: Codec, *rounds: Sequence[str]):
         self._codec, self._rounds = codec, list(rounds)
@@ -36,6 +36,11 @@ class Said:
 
     def __call__(self, queries: list[Query]) -> list[Hypotheses | BudgetError]:
         self.queries += queries
+        if queries[0].outputs:
+            return [
+                [Hypothesis(tuple(ids), -1.0, (0.0,) * (len(ids) + 1), True) for ids in one.outputs]
+                for one in queries
+            ]
         texts = self._rounds.pop(0)
         if texts == ["too much"]:
             return [BudgetError("too much")] * len(queries)
@@ -73,8 +78,9 @@ def test_the_best_hypothesis_with_all_masks_comes_first(codec) -> None:
 def test_a_lost_or_doubled_mask_is_demanded_in_a_second_search(codec, bad) -> None:
     text, queries = translated(codec, f"Write to {MAIL}.", [bad], [f"Sie an {MASKS[0]}."])
     assert text == f"Sie an {MAIL}."
-    plain, constrained = queries
-    assert plain.phrases is None
+    plain, wide, again, constrained = queries
+    assert plain.phrases is wide.phrases is again.phrases is None
+    assert wide.options.settings.beam_size > plain.options.settings.beam_size
     assert [phrase.ways for phrase in constrained.phrases] == [((codec.target.ids[MASKS[0]],),)]
 
 
@@ -109,7 +115,7 @@ def test_a_model_without_masks_reads_the_address(codec) -> None:
 def test_terms_are_annotated_and_demanded_if_they_do_not_appear(codec) -> None:
     terms = Glossary.of([("write", "lesen")])
     said = (["Schreiben Sie an ada."], ["Sie lesen an ada."])
-    text, (plain, constrained) = translated(codec, "Read and write now.", *said, glossary=terms)
+    text, (plain, *_, constrained) = translated(codec, "Read and write now.", *said, glossary=terms)
     read = [codec.source.pieces[i] for i in plain.ids]
     assert "".join(read).count(TERM) == "".join(read).count(LEMMA) == 1
     assert plain.phrases is None
@@ -123,3 +129,56 @@ def test_a_term_within_a_mask_is_not_annotated(codec) -> None:
     terms = Glossary.of([("ada", "Ada")])
     _, (query, *_) = translated(codec, f"Write to {MAIL}.", [f"Ada {MASKS[0]}."], glossary=terms)
     assert TERM not in "".join(codec.source.pieces[i] for i in query.ids)
+
+
+@pytest.fixture(scope="module")
+def without_masks() -> Codec:
+    settings = TextConfig(vocab_size=340, tokenizer="bpe")
+    texts = [*SENTENCES, "X47 X60 X73 ada@example.org 31 1.250"]
+    return Codec.learn(texts, texts, settings, Languages(("en",), ("de",)))
+
+
+KEPT = DecodingConfig(beam_size=2, keep_numbers=True)
+
+
+def test_for_a_lost_address_a_model_without_masks_searches_once_more_with_a_word(
+    without_masks,
+) -> None:
+    said = (["Schreiben Sie an ada."], ["Sie an X47."])
+    text, queries = translated(without_masks, f"Write to {MAIL}.", *said, decoding=KEPT)
+    assert text == f"Sie an {MAIL}."
+    plain, wide, free, constrained, scored = queries
+    assert plain.phrases is wide.phrases is free.phrases is None
+    assert list(wide.ids) == list(plain.ids) != list(free.ids)
+    (word,) = without_masks.encode_target(["X47"])
+    assert [phrase.ways for phrase in constrained.phrases] == [(tuple(word),)]
+    # The translation's pieces spell its text: it is scored as it reads now.
+    (output,) = scored.outputs
+    assert without_masks.decode_target(output) == text
+    assert list(scored.ids) == list(plain.ids)
+
+
+def test_a_number_that_means_something_else_is_masked_as_the_target_language_writes_it(
+    without_masks,
+) -> None:
+    said = (["Sie lesen 1,250."], ["Sie lesen X47."])
+    assert translated(without_masks, "Read 1,250.", *said, decoding=KEPT)[0] == "Sie lesen 1.250."
+
+
+def test_a_translation_that_has_lost_nothing_is_searched_once(without_masks) -> None:
+    said = ["Schreiben Sie 31 an ada@example.org."]
+    text, queries = translated(without_masks, f"Write 31 to {MAIL}.", said, decoding=KEPT)
+    assert (text, len(queries)) == (said[0], 1)
+
+
+def test_a_second_translation_with_as_many_faults_does_not_count(without_masks) -> None:
+    said = (["Schreiben Sie an ada."], ["X47 Sie X47."])
+    text, _ = translated(without_masks, f"Write to {MAIL}.", *said, decoding=KEPT)
+    assert text == "Schreiben Sie an ada."
+
+
+def test_checks_are_off_without_keep_numbers_and_with_a_prefix(without_masks) -> None:
+    off = DecodingConfig(beam_size=2)
+    for options in ({"decoding": off}, {"decoding": KEPT, "prefix": "Sie"}):
+        _, queries = translated(without_masks, f"Write to {MAIL}.", ["Sie lesen."], **options)
+        assert len(queries) == 1

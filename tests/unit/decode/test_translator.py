@@ -1,5 +1,3 @@
-import re
-
 import pytest
 
 import dragoman
@@ -56,74 +54,6 @@ def test_sentences_are_translated_separately(translator) -> None:
     ]
     found = translator(texts, Request(decoding=one_by_one))
     assert found[0] == " ".join(translator(["eins zwei.", "Drei!"]))
-
-
-def test_where_digits_are_astray_the_closest_candidate_of_a_wider_search_is_taken(
-    translator, monkeypatch
-) -> None:
-    """The toy language has no digits, so vowels stand for them: too many in the translation, and it
-    is wrong."""
-
-    def vowels(source: str, translation: str, to: str = "") -> int:
-        return sum(map(translation.count, "aeiou")) if "vier" in source else 0
-
-    monkeypatch.setattr("dragoman.decode.repairs.keep_numbers.number_errors", vowels)
-    monkeypatch.setattr("dragoman.decode.repairs.keep_numbers._DIGIT", re.compile(""))
-    settings = replace(
-        translator.config, {"decoding.keep_numbers": True, "decoding.beam_size": 2}
-    ).decoding
-    texts = ["eins vier zwei", "eins zwei", "vier"]
-    wide = replace(translator.config, {"decoding.beam_size": 8}).decoding
-    kept, plain = (
-        translator(texts, Request(decoding=d)) for d in (settings, translator.config.decoding)
-    )
-    asked = translator.translate(texts, Request(decoding=wide, nbest=8))
-    assert kept[1] == plain[1]
-    for i in (0, 2):
-        assert vowels("vier", kept[i]) == min(vowels("vier", c.text) for c in asked[i].candidates)
-    assert vowels("vier", kept[0]) < vowels("vier", plain[0])
-    assert len(translator.translate(texts, Request(decoding=settings, nbest=3))[0].candidates) == 3
-
-
-def test_where_digits_stay_astray_others_stand_in_for_them_and_are_put_back(
-    translator, monkeypatch
-) -> None:
-    """Words stand for numbers: "vier" goes wrong, "zwei" in its place does not, and then the right
-    word is put back."""
-    plain = translator(["zwei eins", "zwei fünf"])
-    wrong = set(translator(["vier eins", "vier fünf"]))
-
-    def put_back(others: dict[str, str], changed: str, said: str) -> str:
-        return said if changed in ("zwei eins", "zwei fünf") else ""
-
-    monkeypatch.setattr(
-        "dragoman.decode.repairs.keep_numbers.number_errors",
-        lambda source, said, to="": int("vier" in source and said not in plain),
-    )
-    monkeypatch.setattr(
-        "dragoman.decode.repairs.keep_numbers.stand_ins",
-        lambda text, seed: {"vier": "zwei"} if seed else {},
-    )
-    monkeypatch.setattr(
-        "dragoman.decode.repairs.keep_numbers.with_others",
-        lambda text, others: text.replace("vier", others.get("vier", "vier")),
-    )
-    monkeypatch.setattr("dragoman.decode.repairs.keep_numbers.put_back", put_back)
-    monkeypatch.setattr("dragoman.decode.repairs.keep_numbers._DIGIT", re.compile(""))
-    settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
-    request = Request(decoding=settings, nbest=2, alignments=True)
-    kept, other, too = translator.translate(["vier eins", "zwei eins", "vier fünf"], request)
-    assert [kept.text, too.text] == plain
-    assert not {kept.text, too.text} & wrong
-    assert (
-        translator.codec.decode_target(
-            [translator.codec.target.ids[p] for p in kept.candidates[0].pieces]
-        )
-        == kept.text
-    )
-    assert kept.candidates[0].alignment
-    assert len(kept.candidates) == 2
-    assert other.text == plain[0]
 
 
 def test_the_default_target_is_the_first_that_is_not_the_source(translator) -> None:

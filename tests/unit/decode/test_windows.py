@@ -9,8 +9,7 @@ import pytest
 
 from dragoman.config import DecodingConfig, replace
 from dragoman.decode import searcher
-from dragoman.decode.query import Query, Search
-from dragoman.decode.repairs import keep_numbers
+from dragoman.decode.query import Search
 from dragoman.decode.request import Request
 from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.decode.search.task import Sampling
@@ -82,7 +81,7 @@ def test_a_long_line_of_one_sentence_is_that_sentence_for_the_engine(counted, pl
 
 def test_numbers_that_went_astray_are_looked_for_once(counted, monkeypatch) -> None:
     translator, engine = counted
-    monkeypatch.setattr(keep_numbers, "number_errors", lambda source, said, to="": 1)
+    monkeypatch.setattr("dragoman.decode.pipeline.lost", lambda *texts: 1)
     settings = replace(translator.config, {"decoding.keep_numbers": True}).decoding
     request = Request(to="en", decoding=settings)
     translator("Ich habe 12 Katzen.", request)
@@ -163,21 +162,6 @@ def test_long_sentences_fill_a_batch_by_their_length(plain, groups) -> None:
         plain.engine.batch_tokens // longest,
         plain.engine.batch_tokens // longest + 1,
     )
-
-
-def test_a_wider_search_for_numbers_is_no_wider_than_any(plain, monkeypatch) -> None:
-    beams = []
-
-    def search(queries: list[Query], on_step: object, observer: object) -> Any:
-        beams.extend((query.options.settings.beam_size, query.options.nbest) for query in queries)
-        return [[Hypothesis((), 0.0, (0.0,), True)]] * len(queries)
-
-    monkeypatch.setattr(plain, "searcher", search)
-    plain(
-        "Ich habe 12 Katzen.",
-        Request(to="en", decoding=DecodingConfig(beam_size=600, keep_numbers=True)),
-    )
-    assert beams[:2] == [(600, 1), (1000, 1000)]
 
 
 @pytest.mark.parametrize(

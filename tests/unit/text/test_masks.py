@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.masks import MASKS, Mask, has_each_once, masked, rewritten, unmasked
+from dragoman.text.masks import MASKS, Mask, has_each_once, lost, masked, unmasked, words_as_masks
+from dragoman.text.numbers import rewritten
 
 
 def spells(character: str) -> bool:
@@ -84,3 +85,45 @@ def test_a_text_with_more_spans_than_masks_keeps_the_rest_as_text() -> None:
     read, masks = masked(text, spells, "en", "de")
     assert len(masks) == len(MASKS)
     assert "a19@example.org" in read
+
+
+def test_a_word_as_mask_is_found_as_a_word_of_its_own_in_either_case() -> None:
+    masks = [Mask("X47", "a.py")]
+    assert has_each_once("Siehe X47.", masks)
+    assert not has_each_once("Siehe AX47 und X470.", masks)
+    assert not has_each_once("Siehe X47 und x47.", masks)
+    assert unmasked("Siehe x47, X470.", masks) == "Siehe a.py, X470."
+
+
+def test_words_as_masks_are_not_in_the_text() -> None:
+    words = words_as_masks("Room X47, X60")
+    assert len(words) == len(set(words)) == len(MASKS)
+    assert not {"X47", "X60"} & set(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "is_faulty"),
+    [
+        ("See a_b.txt", "Siehe xa_b.txt.", 0),  # as a part of a word, which no model does
+        ("See a_b.txt and c_d.txt", "Siehe a_b.txt", 1),
+        ("a_b.txt a_b.txt", "a_b.txt", 1),
+        ("ACME™ and ½ cup", "ACMETM und 1⁄2 Tasse", 3),
+        ("It is $5.", "Es kostet fünf Euro.", 2),
+        ("Fig. 3 shows it", "Feige 3 zeigt es", 1),
+        ("about ~1950", "um 1950", 1),
+        ("No code in 12 words", "Kein Code in 12 Wörtern", 0),
+    ],
+)
+def test_lost_codes_characters_numbers_and_references_are_counted(text, said, is_faulty) -> None:
+    assert bool(lost(text, said, spells, "en", "de")) == bool(is_faulty)
+
+
+def test_plain_numbers_and_references_that_a_translation_lacks_are_masked() -> None:
+    text = "Invoice no. 12 of 1999, 17 % off in 2010"
+    masks = masked(text, spells, "en", "de", lost_by="Rechnung von 1999")[1]
+    assert [mask.text for mask in masks] == ["Nr. 12", "17 %", "2010"]
+    assert masked(text, spells, "en", "de")[1] == ()
+
+
+def test_long_runs_of_digits_are_rewritten_in_linear_time() -> None:
+    assert rewritten("1" + ",111" * 20_000, "en", "de") == "1" + ".111" * 20_000
