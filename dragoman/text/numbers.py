@@ -21,6 +21,7 @@ _SPACES = " \u00a0\u202f"
 _WRITTEN = re.compile(
     rf"\d(?:(?<!\d\d)\d{{0,2}}(?:[.,{_SPACES}'’]\d{{3}})+(?:[.,]\d+)?(?!\d)|\d*(?:[.,]\d+)*)"
 )
+_GROUPED = re.compile(rf"\d{{1,3}}(?:[.,{_SPACES}'’]\d{{3}})+")
 _DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
 _GROUP_SPACES = re.compile(rf"[{_SPACES}'’]")
 _BETWEEN_DIGITS = re.compile(rf"[.,{_SPACES}'’]")
@@ -256,8 +257,8 @@ def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]
 
 
 def misread(source: str, translation: str, language: str, to: str) -> int:
-    """Count numbers that have the right digits, but mean something else in their language, or have
-    lost their minus.
+    """Count numbers that have the right digits, but mean something else in their language, have
+    lost their minus or have come apart.
 
     >>> misread("41.087 Leute", "41,087 habitants", "de", "fr")
     1
@@ -268,8 +269,12 @@ def misread(source: str, translation: str, language: str, to: str) -> int:
         return 0
     if all(one.number.isdigit() and not one.sign for one in quantities(source)):
         return 0
-    count = 0
-    for quantity, start, end in _twins(source, translation):
+    twins = [*_twins(source, translation)]
+    with_twins = {quantity for quantity, _, _ in twins}
+    # Their digits may all be there, in two numbers: "18-204".
+    grouped = [one for one in quantities(source) if _GROUPED.fullmatch(one.number)]
+    count = sum(quantity not in with_twins for quantity in grouped)
+    for quantity, start, end in twins:
         written = translation[start:end]
         differs = not quantity.number.isdigit() and not _means(quantity, written, language, to)
         before = translation[max(0, start - 10) : start]

@@ -42,6 +42,7 @@ def test_both_signs_of_a_number_tell_how_it_is_written(number, said, language, t
         ("de", "am 24.11.2012", "fr", "le 2411-2012", "le 24.11.2012"),
         ("de", "am 26.09.2021", "en", "on 26th,09.2021", "on 26.09.2021"),
         ("xx", "3,456 people", "de", "3,456 Menschen", "3,456 Menschen"),
+        ("en", "read 18,204 times", "fr", "lu 18-204 fois", "lu 18 204 fois"),
     ],
 )
 def test_numbers_that_mean_something_else_are_counted(language, source, to, said, right) -> None:
