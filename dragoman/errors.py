@@ -25,10 +25,10 @@ def escaped(text: str) -> str:
 
 
 class DragomanError(Exception):
-    """Root of the tree: catch this to catch whatever dragoman refuses.
+    """Base class of all errors that dragoman raises on purpose.
 
-    A message may quote what stands in a file that somebody else made: it is one line, and no
-    control character of it reaches a terminal.
+    A message may quote a file of unknown origin, so it is reduced to one line, and its control
+    characters are escaped before they reach a terminal.
     """
 
     longest = 1_000_000  # characters of a message

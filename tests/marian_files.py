@@ -75,8 +75,8 @@ writeFileSync(out, JSON.stringify({texts: answers.map((a) => a.target.text), sec
 process.exit(0);
 """
 
-# Products that round nothing but the weights; they replace the ones that Bergamot's engine imports.
-# A matrix is kept as its bytes, transposed; the other factor is not changed.
+# Products that only round the weights; they replace the imports of Bergamot's engine. A matrix is
+# kept as its bytes, transposed; the other factor is not changed.
 FLOAT_PRODUCTS = """
 const exact = new Map();  // what would have been rounded, by the place of its bytes
 const rounded = (x) => Math.max(-127, Math.min(127, Math.round(x)));

@@ -1,10 +1,10 @@
 """Articles and adjectives that agree with a noun.
 
-    lead     what stands before a noun and changes with it: "den neuen " before "Auftrag"
+    lead     the article and adjectives before a noun: "den neuen " before "Auftrag"
 
-A noun that takes the place of another may have another gender, so its lead changes: *die neue
-Bestellung*, *der neue Auftrag*. There are several leads for a noun where its case is not known; the
-model says which of them a sentence needs.
+When a term replaces another noun, the gender may change, and the lead with it: *die neue
+Bestellung*, *der neue Auftrag*. Where the case of a noun is unknown, several leads are possible,
+and the model chooses among them.
 """
 
 import itertools
@@ -22,8 +22,10 @@ _VOWEL = re.compile(r"[aeiouàâæéèêëîïôœùûü]", re.IGNORECASE)
 def leads(
     lead: str, form: Form, language: str, cases: Container[str] = CASES
 ) -> list[tuple[str, str]]:
-    """What may stand before a form of a noun in the place of a lead, what changes least first; and
-    the gender that it goes with, where that matters. `cases`: those that a German noun may have.
+    """List the leads that can replace this one before a form of a noun, the closest first.
+
+    Each comes with the gender that it implies, where that matters. `cases` are the cases that a
+    German noun may have here.
 
     >>> leads("die neue ", Form("Auftrag", "singular", "m", ("nominative",)), "de")
     [('der neue ', '')]
@@ -53,7 +55,7 @@ def _with_case_of(lead: str, way: str) -> str:
     return way[:1].upper() + way[1:] if lead[:1].isupper() else way
 
 
-# Masculine, feminine, and the same in the plural; a comma stands between rows.
+# Rows of masculine, feminine and both plurals, separated by commas.
 _ROWS = {
     "fr": "le la les les,un une des des,du de+la des des,au à+la aux aux,ce cette ces ces,"
     "mon ma mes mes,ton ta tes tes,son sa ses ses,notre notre nos nos,votre votre vos vos,"
@@ -80,28 +82,28 @@ _ROWS = {
     "dum duma duns dumas,pouco pouca poucos poucas,tanto tanta tantos tantas,"
     "quanto quanta quantos quantas,ambos ambas ambos ambas,cada cada cada cada",
 }
-# Words that agree and stand before an article or behind it: *tous les*, *o seu*.
+# Words next to an article that agree with the noun too: *tous les*, *o seu*.
 _BEFORE_ARTICLE = {
     "fr": "tout toute tous toutes",
     "es": "todo toda todos todas",
     "pt": "todo toda todos todas,ambos ambas ambos ambas",
 }
-_BEHIND_ARTICLE = {
+_AFTER_ARTICLE = {
     "pt": "meu minha meus minhas,teu tua teus tuas,seu sua seus suas,nosso nossa nossos nossas"
 }
-_WITH_OTHERS = {"fr": 1, "es": 1, "pt": 6}  # rows that these stand beside
+_WITH_OTHERS = {"fr": 1, "es": 1, "pt": 6}  # how many rows of articles combine with them
 _ELIDED = {"l'": "le", "de l'": "du", "à l'": "au", "cet": "ce"}
 _NO_ELISION = {"ma": "mon", "ta": "ton", "sa": "son", "ce": "cet", "le": "l'", "la": "l'"}
 
 
 @cache
 def _rows(language: str) -> dict[str, list[str]]:
-    """By article: the row of its forms."""
+    """Map each article to the row of its forms."""
     rows = _split_rows(_ROWS.get(language, ""))
     for article in rows[: _WITH_OTHERS.get(language, 0)]:
         rows += [_side_by_side(one, article) for one in _split_rows(_BEFORE_ARTICLE[language])]
-        behind = _split_rows(_BEHIND_ARTICLE.get(language, ""))
-        rows += [_side_by_side(article, one) for one in behind]
+        after = _split_rows(_AFTER_ARTICLE.get(language, ""))
+        rows += [_side_by_side(article, one) for one in after]
     return {word: row for row in reversed(rows) for word in row}
 
 
@@ -126,7 +128,7 @@ def _romance(lead: str, form: Form, language: str) -> Iterator[tuple[str, str]]:
     if de is None:
         yield from _romance_leads(lead, form, language)
         return
-    # What stands behind the preposition agrees: *de cette erreur*, *de petites vis*.
+    # The words after the preposition agree: *de cette erreur*, *de petites vis*.
     for way, gender in _romance_leads(lead[de.end() :], form, language):
         yield ("d'" if _VOWEL.match(way + form.text) else "de ") + way, gender
 
@@ -157,7 +159,7 @@ def _romance_leads(lead: str, form: Form, language: str) -> Iterator[tuple[str, 
 
 
 def _shortened(adjective: str, noun: str, gender: str, language: str) -> str:
-    """An adjective in the singular as it is before its noun: *vieil ami*, *primer recibo*."""
+    """Shorten a singular adjective that comes before its noun: *vieil ami*, *primer recibo*."""
     if language == "es" and gender == "m":
         return _SHORT.get(adjective, adjective)
     known = irregular_adjectives(language).get(adjective, [])
@@ -185,7 +187,7 @@ def _before_stressed_a(article: str, noun: str) -> str:
 
 
 def _article(lead: str, language: str) -> tuple[str, list[str]]:
-    """An article as it is without elision, and the adjectives behind it."""
+    """Split a lead into its article, written without elision, and the adjectives after it."""
     small = lead.lower().replace("’", "'").strip()
     for elided, whole in _ELIDED.items():
         # *l'ancien*, but *cet ancien*
@@ -201,7 +203,7 @@ def _article(lead: str, language: str) -> tuple[str, list[str]]:
 
 
 def _elided(lead: str, noun: str, language: str) -> str:
-    """French: *le* or *la* before a vowel, and *l'* before none.
+    """Elide a French lead before a vowel, and undo the elision before a consonant.
 
     >>> _elided("de la ", "eau", "fr"), _elided("d'", "pièces", "fr")
     ("de l'", 'de ')
@@ -260,7 +262,7 @@ def irregular_adjectives(language: str) -> dict[str, list[str]]:
 
 
 def agreeing(word: str, gender: str, number: str, language: str) -> str:
-    """An adjective in the gender and number of a noun.
+    """Inflect an adjective for the gender and number of a noun.
 
     >>> agreeing("nuevas", "m", "plural", "es"), agreeing("neuf", "f", "singular", "fr")
     ('nuevos', 'neuve')
@@ -299,8 +301,10 @@ def _singular(word: str, language: str) -> str:
 
 
 def lead_of(text: str, end: int, language: str, adjective: bool = False) -> int:
-    """Where the lead begins of a noun that begins at `end`. `adjective`: it begins with one, so
-    that *alte und* before it belongs to it."""
+    """Find the start of the lead of a noun that starts at `end`.
+
+    `adjective`: an adjective comes first there, so a preceding *alte und* is part of the lead.
+    """
     begin = max(0, end - _LONGEST_LEAD)
     if language == "de":
         return german_lead_of(text, begin, end, adjective)
@@ -329,7 +333,7 @@ _SHORT_ADJECTIVES = "bon|bel|bom|boa|mau|má|mal|nul"
 
 
 def gender_of(lead: str, noun: str, language: str) -> str:
-    """The gender of a noun as its article tells it, or else its ending."""
+    """Guess the gender of a noun from its article, or else from its ending."""
     row = _rows(language).get(article := _article(lead, language)[0], [])
     columns = {place % 2 for place, word in enumerate(row) if word == article}
     if len(columns) == 1 and not re.search("['’]", lead):

@@ -1,9 +1,9 @@
-"""The forms of a term: what a translation may say for it, and what a source may.
+"""The inflected forms of a term, in a translation and in a source.
 
-A term is a word or several, a noun as a rule. Of several words the noun is inflected that the
-others belong to, with its adjectives: *orden de trabajo*, *órdenes de trabajo*; *offene Rechnung*,
-*offenen Rechnungen*. What looks like a verb or an adjective gets the endings of such. A form that
-does not exist does little harm: the model chooses among them in a sentence.
+A term is one word or several, usually a noun. In a term of several words, the head noun and its
+adjectives are inflected: *orden de trabajo*, *órdenes de trabajo*; *offene Rechnung*, *offenen
+Rechnungen*. A term that looks like a verb or an adjective gets the endings of one. A form that does
+not exist does little harm, since the model chooses among them.
 """
 
 import re
@@ -20,14 +20,14 @@ from dragoman.text.verbs import (
 )
 
 ONE, MANY = "singular", "plural"
-ADJECTIVE = ("adjective",)  # in the place of cases: a form that no article stands before
+ADJECTIVE = ("adjective",)  # in place of cases: a form that never follows an article
 CASES = ("nominative", "genitive", "dative", "accusative")
 
 
 class Form(NamedTuple):
-    """A form of a term. What is empty is not known, or does not matter.
+    """A form of a term. An empty field is unknown or does not matter.
 
-    `cases`: which a German noun may stand in.
+    `cases` are the cases that this form of a German noun may have.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Form(NamedTuple):
 
 @lru_cache(5000)
 def term_forms(term: str, language: str) -> tuple[Form, ...]:
-    """The forms of a term, as it is given first; no text twice with the same number and cases.
+    """List the distinct forms of a term, starting with the form that the glossary has.
 
     >>> [form.text for form in term_forms("orden de trabajo", "es")]
     ['orden de trabajo', 'órdenes de trabajo']
@@ -50,7 +50,7 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
     if _is_phrase(words, head, language):
         forms = []
     elif _ACRONYM.fullmatch(words[head]) and language in LANGUAGES:
-        # Its letters tell neither its gender nor its plural.
+        # The letters of an acronym determine neither its gender nor its plural.
         many = words[head].removesuffix("s") + "s"
         forms = [_with_head(words, head, many, MANY)]
         if words[head] != many:
@@ -85,8 +85,8 @@ def _with_head(words: list[str], head: int, text: str, number: str) -> Form:
     return Form(" ".join([*words[:head], text, *words[head + 1 :]]), number)
 
 
-# Words behind which a term only says more about its noun.
-_BEHIND_HEAD = {
+# From these words on, a term only qualifies its noun.
+_AFTER_HEAD = {
     "de": "für von der des den dem zum zur vom im in mit auf an am aus bei beim nach ohne über "
     "unter und oder sowie gegen durch um vor zwischen als wegen während seit per pro",
     "fr": "de du des d' à au aux en pour sur sans par et dans",
@@ -97,8 +97,8 @@ _BEHIND_HEAD = {
 
 
 def _head(words: list[str], language: str) -> int:
-    """Which word of a term the others belong to."""
-    behind = _BEHIND_HEAD.get(language, "").split()
+    """Return the index of the head noun of a term."""
+    behind = _AFTER_HEAD.get(language, "").split()
     for place, word in enumerate(words[1:], 1):
         if word.lower() in behind or re.match(r"(?i)d['’]", word):
             last = place - 1
@@ -122,13 +122,13 @@ _NEVER_INFLECTED = {
 
 
 def _is_phrase(words: list[str], head: int, language: str) -> bool:
-    """Whether a term is a fixed phrase: *zum Beispiel*, *wie auch immer*, *por cierto*."""
+    """Check if a term is a fixed phrase: *zum Beispiel*, *wie auch immer*, *por cierto*."""
     fixed = _NEVER_INFLECTED.get(language, "").split()
     if len(words) < 2:
         return words[0] in fixed
     if words[0] in fixed:
         return not looks_like_a_verb(" ".join(words), language)
-    # Where nouns have capitals, what has none is a verb, or an adjective that stands alone.
+    # German nouns are capitalized, so this is a verb, or an adjective without a noun.
     small = language == "de" and not words[head][:1].isupper()
     return small and not looks_like_a_verb(" ".join(words), language)
 
@@ -145,7 +145,7 @@ def plural(word: str, language: str) -> str:
 
 
 def plural_forms(term: str, language: str) -> tuple[Form, ...]:
-    """The forms of a term that is given in the plural; as it is, if it does not look like one.
+    """List the forms of a term that is given in the plural; just the term if it is not a plural.
 
     >>> [(form.text, form.gender) for form in plural_forms("Verträge", "de")]
     [('Verträge', 'm'), ('Verträgen', 'm')]
@@ -176,13 +176,13 @@ _PLURAL_ENDINGS = {
 
 
 def _is_plural(word: str, language: str) -> bool:
-    """Whether a term's noun is a plural, for all that its source tells: *noticias* for *news*."""
+    """Check if a noun is a plural, which its source may not show: *noticias* for *news*."""
     ending = _PLURAL_ENDINGS.get(language)
     return bool(ending and ending.fullmatch(word)) and singular(word, language) != word
 
 
 def singular(word: str, language: str) -> str:
-    """What a plural is the plural of; a word that is none stays.
+    """Return the singular of a plural; any other word is returned unchanged.
 
     >>> [singular(word, "de") for word in ("Rechnungen", "Verträge", "Konto")]
     ['Rechnung', 'Vertrag', 'Konto']
@@ -200,16 +200,16 @@ def singular(word: str, language: str) -> str:
 
 
 def _is_german_plural(word: str, one: str) -> bool:
-    """Whether this is the plural of a known noun. *Analyse* only looks like that of *Analys*."""
+    """Check if this is the plural of a known noun. *Analyse* only looks like that of *Analys*."""
     if re.search(r"(?:ung|heit|keit|ion|schaft|tät|ei|inn)en$", word):
         return True
     return known_letters(one, "de") >= _KNOWN
 
 
-_KNOWN = 3  # letters that tell what a German noun is
+_KNOWN = 3  # last letters that must match the table
 
 
-# How plurals end, and their singulars.
+# Endings of plurals, and what replaces each in the singular.
 _SINGULARS = {
     "de": [("en", ""), ("n", ""), ("e", ""), ("er", ""), ("s", ""), ("nen", ""), ("en", "um")],
     "fr": [("aux", "al"), ("s", ""), ("x", "")],
@@ -232,7 +232,7 @@ _WEAK |= {(ONE, "f", "accusative"): "e", (ONE, "n", "accusative"): "e"}
 
 
 def german_adjective(word: str) -> str:
-    """An adjective without its ending: *offen* of *offener*.
+    """Remove the ending of an adjective: *offener* becomes *offen*.
 
     >>> german_adjective("neuen"), german_adjective("offener"), german_adjective("verfügbar")
     ('neu', 'offen', 'verfügbar')
@@ -247,7 +247,7 @@ _OF_NAMES = re.compile(
 
 
 def is_german_adjective(word: str) -> bool:
-    """Whether what stands before a noun of a term is inflected with it, as parts of names are.
+    """Check if a word before the noun of a term is inflected with it, which may be part of a name.
 
     >>> [is_german_adjective(word) for word in ("offene", "Vereinigte", "Server", "sich")]
     [True, True, False, False]
@@ -257,7 +257,7 @@ def is_german_adjective(word: str) -> bool:
 
 
 def is_nominalised(word: str) -> bool:
-    """Whether a German noun has the endings of an adjective.
+    """Check if a German noun is inflected like an adjective.
 
     >>> is_nominalised("Angestellter"), is_nominalised("Mitarbeiter")
     (True, False)
@@ -303,7 +303,7 @@ _Spelled = tuple[str, tuple[str, ...], str]
 
 
 def _german_noun(word: str, noun: Noun) -> list[_Spelled]:
-    """Number, cases and spelling of each form of a German noun."""
+    """List number, cases and spelling of each form of a German noun."""
     genitive = applied(noun.genitive, word) or word
     if noun.gender == "m" and noun.plural in ("0en", "0n") and _WEAK_NOUN.search(word):
         genitive = applied(noun.plural, word)
@@ -336,7 +336,7 @@ def _german_plurals(word: str) -> list[_Spelled]:
 def _by_ending(
     adjectives: list[str], number: str, gender: str, cases: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """The endings that adjectives inside a term may have, and the cases in which they do."""
+    """Map each ending that the adjectives of a term may have to the cases that it occurs in."""
     if not any(map(is_german_adjective, adjectives)):
         return {"": cases}
     strong = dict.fromkeys(("e", "er", "es"), cases)
@@ -350,7 +350,7 @@ def _by_ending(
 # -- French, Spanish, Portuguese -------------------------------------------------------------------
 
 
-# Before a hyphen: verbs and prefixes, behind which the last part is inflected.
+# Verbs and prefixes: with one of these before a hyphen, the last part is inflected.
 _BEFORE_HYPHEN_LISTED = (
     "abat aide anti après arrière auto avant brise cache chasse chauffe co contre coupe couvre ex "
     "extra garde grille guarda hiper hyper infra inter lava lave lança macro maxi mega meia micro "
@@ -361,12 +361,12 @@ _BEFORE_HYPHEN = frozenset(_BEFORE_HYPHEN_LISTED.split())
 
 
 def _led_by_first(word: str) -> bool:
-    """Whether the first part of a word with a hyphen is the noun: *palavra-passe*, *mot-clé*."""
+    """Check if the first part of a hyphenated word is the noun: *palavra-passe*, *mot-clé*."""
     first = word.split("-")[0]
     return "-" in word and len(first) > 2 and first.lower() not in _BEFORE_HYPHEN
 
 
-# Adjectives before a noun whose own letters do not tell its gender: *gran empresa*, *libre accès*.
+# Adjectives before a noun that do not show its gender: *gran empresa*, *libre accès*.
 _BEFORE_NOUN_LISTED = {
     "fr": "autre double jeune juste libre même multiple propre quadruple simple triple vaste",
     "es": "buen doble gran libre mal mayor mejor menor peor posible primer simple tercer triple",
@@ -378,11 +378,11 @@ _SHORT_BEFORE_NOUN = {
 
 
 def _noun_of(words: list[str], head: int, language: str) -> str:
-    """The noun of a term: its first word, or the one behind an adjective."""
+    """Return the noun of a term: its first word, or its second after an adjective."""
     adjectives = _BEFORE_NOUN_LISTED[language].split()
     behind = words[head + 1 : head + 2]
     if words[head].lower() in adjectives and behind and behind[0][-1:].isalpha():
-        return words[head] if behind[0].lower() in _BEHIND_HEAD[language].split() else behind[0]
+        return words[head] if behind[0].lower() in _AFTER_HEAD[language].split() else behind[0]
     return words[head]
 
 
@@ -392,7 +392,7 @@ def _romance(words: list[str], head: int, language: str) -> list[Form]:
     noun, _ = classified(of_head, language)
     if noun is None:
         return []
-    behind = {*_BEHIND_HEAD[language].split()}
+    behind = {*_AFTER_HEAD[language].split()}
     last = head + 1
     while last < len(words) and words[last].lower() not in behind and "'" not in words[last]:
         last += 1
@@ -406,7 +406,7 @@ def _romance(words: list[str], head: int, language: str) -> list[Form]:
     forms += [Form(text, MANY, noun.gender) for text in many]
     may_be_adjective = re.search(r"[^ã]o$", words[0]) and words[0].lower() not in _NOUNS_IN_O
     if len(words) == 1 and may_be_adjective and language != "fr":
-        # It may be an adjective, for all that anybody can see.
+        # Nothing rules out that it is an adjective.
         forms += [
             Form(words[0][:-1] + "a", ONE, "f", ADJECTIVE),
             Form(words[0][:-1] + "as", MANY, "f", ADJECTIVE),
@@ -414,7 +414,7 @@ def _romance(words: list[str], head: int, language: str) -> list[Form]:
     return forms
 
 
-# Spanish and Portuguese nouns beside which there is another one in -a: *cargo*, *carga*.
+# Spanish and Portuguese nouns with a different noun in -a: *cargo*, *carga*.
 _NOUNS_IN_O_LISTED = (
     "acto anillo ato banco barco bolso cargo caso cesto conto copo cuadro cubo cuchillo cuento "
     "fallo foco fondo fruto fundo giro grado grupo horto huerto libro mango manto marco modo pago "
@@ -425,7 +425,7 @@ _NOUNS_IN_O = frozenset(_NOUNS_IN_O_LISTED.split())
 
 
 def _many(word: str, language: str) -> list[str]:
-    """The plurals of a word with a hyphen: *palavras-passe*, *mots-clés*."""
+    """List the plurals of a hyphenated word: *palavras-passe*, *mots-clés*."""
     first, *rest = word.split("-")
     both = "-".join([plural(first, language), *(plural(part, language) for part in rest)])
     only_first = "-".join([plural(first, language), *rest])
@@ -457,7 +457,7 @@ def english_plural(word: str) -> str:
     return word + "s"
 
 
-# Plurals that mean something else than their singular.
+# Plurals whose singular means something else.
 _ONLY_PLURALS_LISTED = (
     "arms clothes contents customs damages earnings glasses goods graphics means minutes premises "
     "proceeds savings terms thanks works"
@@ -466,7 +466,7 @@ _ONLY_PLURALS = frozenset(_ONLY_PLURALS_LISTED.split())
 
 
 def is_english_plural(word: str, one: str) -> bool:
-    """Whether a word is the plural of another one.
+    """Check if a word is the plural of another one.
 
     >>> is_english_plural("days", "day"), is_english_plural("news", "new")
     (True, False)
@@ -476,7 +476,7 @@ def is_english_plural(word: str, one: str) -> bool:
 
 
 def singular_term(term: str, language: str) -> str:
-    """What a term in the plural is in the singular; nothing if it does not look like a plural.
+    """Return the singular of a term; an empty string if it does not look like a plural.
 
     >>> singular_term("copias diarias de datos", "es"), singular_term("Ware", "de")
     ('copia diaria de datos', '')
@@ -484,8 +484,8 @@ def singular_term(term: str, language: str) -> str:
     words = term.split()
     head = _head(words, language)
     last = head + 1
-    if language not in ("de", "en"):  # adjectives behind a noun
-        behind = _BEHIND_HEAD.get(language, "").split()
+    if language not in ("de", "en"):  # adjectives follow the noun
+        behind = _AFTER_HEAD.get(language, "").split()
         while last < len(words) and words[last].lower() not in behind:
             last += 1
     changed = [singular(word, language) for word in words[head:last]]
@@ -493,7 +493,7 @@ def singular_term(term: str, language: str) -> str:
 
 
 def unlike_forms(word: str) -> set[str]:
-    """Forms of a word that may begin with other letters than it does: *mice*, *wrote*, *ging*."""
+    """Return forms of a word that may begin with other letters: *mice*, *wrote*, *ging*."""
     small = word.lower()
     return {*verbs.unlike_forms(small), *([_IRREGULAR[small]] if small in _IRREGULAR else [])}
 
@@ -503,10 +503,10 @@ def _english(word: str) -> list[tuple[str, str]]:
 
 
 def same_word(word: str, entry: str, language: str, verb: bool = False) -> str | None:
-    """How a word of a text is a form of a glossary's word: its number, where that is told; nothing
-    else than `None` means that it is one.
+    """Return the number of a word that is a form of an entry's word; `None` if it is not a form.
 
-    `verb`: the target is a verb, so the source may be.
+    The number is empty if the form does not show it. `verb`: the target is a verb, so the source
+    may be one, too.
 
     >>> same_word("orders", "order", "en"), same_word("order", "order", "en")
     ('plural', '')
@@ -531,7 +531,7 @@ def same_word(word: str, entry: str, language: str, verb: bool = False) -> str |
 
 def _same_in_table(word: str, entry: str, language: str) -> str | None:
     numbers = set()
-    # The table knows nouns with capitals; a text that is compared has none.
+    # The table has nouns with capitals, but the text is compared in small letters.
     for given in (entry, entry[:1].upper() + entry[1:]):
         for form in term_forms(given, language):
             if form.text.lower() == word:
@@ -540,7 +540,7 @@ def _same_in_table(word: str, entry: str, language: str) -> str | None:
 
 
 def number_in_source(text: str, entry: str, language: str) -> str:
-    """The number of an occurrence of a whole entry, where its form tells it.
+    """Return the number of an occurrence of an entry, if its form shows it.
 
     >>> number_in_source("hunde", "Hund", "de"), number_in_source("orden de pago", "orden de pago",
     ... "es"), number_in_source("lehrer", "Lehrer", "de")
@@ -556,7 +556,7 @@ def _told(numbers: set[str]) -> str:
 
 
 def english_number(noun: str) -> str:
-    """The number that a noun's form tells, the last word of several.
+    """Judge by its last word if a noun is a singular or a plural.
 
     >>> english_number("old dogs"), english_number("bus"), english_number("women")
     ('plural', 'singular', 'plural')

@@ -1,4 +1,4 @@
-"""German articles and adjectives before a noun, and the cases that a noun may stand in.
+"""German articles and adjectives before a noun, and the cases that a noun may have.
 
 A lead (see `agreement`) changes with the gender, the number and the case of its noun. The case is
 known in part: from a preposition, from the endings of the lead, and from another subject.
@@ -15,7 +15,7 @@ _GENDERS = {"m": 0, "f": 1, "n": 2}  # columns; the plural is the fourth
 
 
 def _columns(*rows: str) -> dict[str, list[str]]:
-    """By case, for masculine, feminine, neuter and plural: endings, - for none."""
+    """Map each case to its endings: masculine, feminine, neuter, plural; "-" is no ending."""
     return {
         case: [ending.strip("-") for ending in row.split()]
         for case, row in zip(CASES, rows, strict=True)
@@ -50,7 +50,7 @@ _GERMAN_ADJECTIVE = r"[a-zäöüß-]{2,40}(?:e[mnrs]?)"
 
 @cache
 def _german_determiners() -> dict[str, tuple[str, dict[str, list[str]], dict[str, list[str]]]]:
-    """By spelling: stem, endings, endings of adjectives behind it."""
+    """Map each determiner to its stem, its endings and the endings of adjectives after it."""
     known = {word: ("", _THE, _AFTER_THE) for row in _THE.values() for word in row}
     for stem in _DIESER.split():
         known |= {stem + e: (stem, _STRONG, _AFTER_THE) for row in _STRONG.values() for e in row}
@@ -60,7 +60,7 @@ def _german_determiners() -> dict[str, tuple[str, dict[str, list[str]], dict[str
 
 
 def german_leads(lead: str, form: Form, cases: Container[str]) -> Iterator[str]:
-    """What may stand before a form of a noun in the place of a lead."""
+    """Generate the leads that can replace this one before a form of a noun."""
     preposition, determiner, words = _german_parts(lead)
     stem, endings, of_adjectives = "", None, _ALONE
     if determiner:
@@ -68,7 +68,7 @@ def german_leads(lead: str, form: Form, cases: Container[str]) -> Iterator[str]:
     if form.number == MANY and stem == "ein":
         endings, of_adjectives = None, _ALONE
     # The table is right more often than the model, which prefers the gender of the noun that it
-    # would have said.
+    # had chosen itself.
     genders = [form.gender] if form.gender else ["m", "f", "n"]
     if form.cases == ("genitive",) and not form.gender:
         genders = ["m", "n"]
@@ -87,7 +87,7 @@ _AND = ("und", "oder")
 
 
 def _with_ending(word: str, ending: str) -> str:
-    """An adjective with another ending, or what stands between two.
+    """Give an adjective another ending; leave a conjunction between two of them unchanged.
 
     >>> _with_ending("alte", "en"), _with_ending("alte,", "en"), _with_ending("und", "en")
     ('alten', 'alten,', 'und')
@@ -99,7 +99,7 @@ def _with_ending(word: str, ending: str) -> str:
 
 
 def _german_parts(lead: str) -> tuple[str, str, list[str]]:
-    """Preposition, determiner and adjectives.
+    """Split a lead into preposition, determiner and adjectives.
 
     >>> _german_parts("zum neuen ")
     ('zu', 'dem', ['neuen'])
@@ -115,7 +115,7 @@ def _german_parts(lead: str) -> tuple[str, str, list[str]]:
     return preposition, determiner, words
 
 
-# What a preposition is followed by; others than these leave every case.
+# The cases that a preposition takes; others than these allow every case.
 _GOVERNED = {
     "mit von zu bei nach aus seit gegenüber samt entgegen": ("dative",),
     "für durch gegen ohne um": ("accusative",),
@@ -125,14 +125,14 @@ _GOVERNED = {
 }
 
 
-# Whoever is the subject; and verbs beside which there may be another nominative.
+# Pronouns that are always the subject, and verbs that allow a second nominative.
 _SUBJECT = re.compile(r"(?i)(?<!\w)(?:ich|du|er|wir|man)(?!\w)")
 _COPULA = re.compile(
     r"(?i)(?<!\w)(?:bin|bist|ist|sind|seid|war(?:en|st)?|wäre?n?|wird|werden?|wurden?|würden?|"
     r"worden|geworden|gewesen|sein|sei|bleib\w*|blieb\w*|heiß\w*|als|wie)(?!\w)"
 )
 _CLAUSE_END = re.compile(r"[.,;:!?–„“»«\"()]")
-# Directly before a predicate, which is no accusative: *Das ist nicht der Hund*, *wie ein Hund*.
+# A predicate follows, so no accusative: *Das ist nicht der Hund*, *wie ein Hund*.
 _BEFORE_PREDICATE = re.compile(
     r"(?i)(?<!\w)(?:bin|bist|ist|sind|seid|war|waren|wäre|wären|sei|wie|als)"
     r"(?: (?:nicht|nur|auch|noch|doch|schon|immer|wirklich))?$"
@@ -144,7 +144,7 @@ _OF_SUBJECTS = (
 )
 _DETERMINER = rf"(?:(?i:{_OF_SUBJECTS}) (?:[a-zäöüß]+e[nrs]? )?)?"
 _NAME = r"[A-ZÄÖÜ][\w-]+"
-# What a clause begins with if it is its subject, and the finite verb behind it.
+# A noun at the beginning of a clause, followed by a finite verb: probably the subject.
 _FIRST_NOUN = re.compile(rf"({_DETERMINER}{_NAME}(?: {_NAME}| und {_NAME})?) [a-zäöüß]{{2,}}(?!\w)")
 _CONJUNCTION = "dass|weil|wenn|ob|als|nachdem|bevor|damit|obwohl|während|da|bis"
 _SECOND_NOUN = re.compile(rf"(?:{_CONJUNCTION}) {_DETERMINER}{_NAME}(?!\w)")
@@ -162,10 +162,10 @@ _NO_SUBJECTS_LISTED = (
 _NO_SUBJECTS = frozenset(_NO_SUBJECTS_LISTED.split())
 
 
-def _has_subject(before: str, behind: str) -> bool:
-    """Whether there is a subject in a clause beside a noun between these."""
+def _has_subject(before: str, after: str) -> bool:
+    """Check if a clause has another subject than the noun between `before` and `after`."""
     first = before.strip(" \t-'’‚‘")
-    if _SUBJECT.search(f"{before} {behind}") or first in ("der", "wer", "jemand", "niemand"):
+    if _SUBJECT.search(f"{before} {after}") or first in ("der", "wer", "jemand", "niemand"):
         return True
     if _SECOND_NOUN.match(first):
         return True
@@ -174,12 +174,12 @@ def _has_subject(before: str, behind: str) -> bool:
 
 
 def german_cases(
-    before: str, lead: str, noun: str, number: str, behind: str = ""
+    before: str, lead: str, noun: str, number: str, after: str = ""
 ) -> tuple[str, ...]:
-    """The cases that a German noun may stand in: what its preposition and its lead tell. Beside
-    another subject it is no nominative.
+    """List the cases that a German noun may have, judging by its preposition and its lead.
 
-    `before`, `behind`: the text around it; `number`: that of the noun, if it is known.
+    If the clause has another subject, the nominative is excluded. `before` and `after` are the
+    text around the noun; `number` is its grammatical number, if known.
 
     >>> german_cases("Er spricht mit", "der ", "Kundin", "singular")
     ('dative',)
@@ -195,35 +195,35 @@ def german_cases(
     kind, sure = classified(noun.split()[-1].rsplit("-", 1)[-1], "de") if noun else (None, False)
     columns = [_GENDERS[kind.gender]] if kind and sure else [0, 1, 2]
     columns = {ONE: columns, MANY: [3]}.get(number, [*columns, 3])
-    # A noun may have another number than its source, and another gender than the table says.
+    # The translation may use another number than the source, and the table may have a wrong gender.
     told = _told_cases(determiner, adjectives, columns)
     told = told or _told_cases(determiner, adjectives, [0, 1, 2, 3])
     cases = tuple(case for case in told if case in governed) or told or governed
     ends_so = noun.endswith(("s", "n")) or columns[0] not in (0, 2) or len(columns) > 1
     if governed == CASES and (not _CLAUSE_END.split(before)[-1].strip() or not ends_so):
-        # A genitive has a noun before it, and mostly an ending.
+        # A genitive follows a noun, and mostly has an ending.
         cases = tuple(case for case in cases if case != "genitive") or cases
-    return tuple(case for case in cases if case not in _excluded(cases, before, behind)) or cases
+    return tuple(case for case in cases if case not in _excluded(cases, before, after)) or cases
 
 
-def _excluded(cases: Container[str], before: str, behind: str) -> tuple[str, ...]:
-    """Nominative or accusative, if what stands around a noun tells that it is the other."""
+def _excluded(cases: Container[str], before: str, after: str) -> tuple[str, ...]:
+    """Return the nominative or the accusative if the text around a noun rules it out."""
     if "nominative" not in cases or "accusative" not in cases:
         return ()
-    before, behind = _CLAUSE_END.split(before)[-1], _CLAUSE_END.split(behind)[0]
+    before, after = _CLAUSE_END.split(before)[-1], _CLAUSE_END.split(after)[0]
     # *ist die Straße gegangen* may be anything.
-    if _BEFORE_PREDICATE.search(before.rstrip()) and not _PARTICIPLE.search(behind):
+    if _BEFORE_PREDICATE.search(before.rstrip()) and not _PARTICIPLE.search(after):
         return ("accusative",)
-    if _has_subject(before, behind):
+    if _has_subject(before, after):
         # *Wie hast du* is a question.
         others = re.sub(r"(?i)^\W*(?:wie|als) ", "", before)
-        return () if _COPULA.search(f"{others} {behind}") else ("nominative",)
-    # What a clause begins with is its subject, if nothing else is.
-    return ("accusative",) if behind.strip() and not before.strip() else ()
+        return () if _COPULA.search(f"{others} {after}") else ("nominative",)
+    # The noun at the beginning of a clause is its subject, if nothing else is.
+    return ("accusative",) if after.strip() and not before.strip() else ()
 
 
 def _told_cases(determiner: str, adjectives: list[str], columns: list[int]) -> tuple[str, ...]:
-    """The cases in which a determiner and adjectives have these endings, in one of the columns."""
+    """List the cases whose endings match a determiner and adjectives in one of the columns."""
     stem, endings, of_adjectives = "", None, _ALONE
     if determiner:
         stem, endings, of_adjectives = _german_determiners()[determiner]
@@ -245,7 +245,10 @@ def _joined(words: list[str]) -> str:
 
 
 def german_lead_of(text: str, begin: int, end: int, adjective: bool) -> int:
-    """Where the lead of a noun at `end` begins, not before `begin` (see `agreement.lead_of`)."""
+    """Find the start of the lead of a noun at `end`, no earlier than `begin`.
+
+    See `agreement.lead_of`.
+    """
     with_article = _german_lead().search(text, begin, end)
     if with_article and not adjective and with_article[1].rstrip().endswith((",", *_AND)):
         with_article = None
@@ -265,7 +268,7 @@ _BEFORE_NOUN = re.compile(rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}})$")
 _BEFORE_ADJECTIVE = re.compile(
     rf"(?<!\w)((?:{_GERMAN_ADJECTIVE} ){{0,8}}(?:{_GERMAN_ADJECTIVE} (?:und|oder) )?)$"
 )
-# Behind these stands a verb: *ich finde*, *um zu essen*.
+# The next word is a verb: *ich finde*, *um zu essen*.
 _PRONOUN = re.compile(r"(?i)(?<!\w)(?:ich|du|er|sie|es|wir|ihr|man|wer|was|zu) \Z")
 
 

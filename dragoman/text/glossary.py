@@ -36,9 +36,9 @@ _TERMS_BETWEEN_PAUSES = 500
 MOST_ALTERNATIVES = 50  # of one term
 LONGEST_ENDING = 3  # letters that inflection may add in a language whose forms we do not know
 _LEAST_INFLECTED, _LEAST_IN_COMPOUND = 4, 5  # letters of a word
-# `inflection` says what is so anyway; glossaries of older versions have it.
+# `inflection` is the default now; glossaries for older versions still have it.
 CASE, EXACT, INFLECTION = "case", "exact", "inflection"
-AS_GIVEN = "as given"  # the number of an occurrence: whatever the glossary's own forms have
+AS_GIVEN = "as given"  # an occurrence has the grammatical number of the glossary's entry
 KNOWN = (*LANGUAGES, "en")
 # An apostrophe parts words: Mary's has Mary, l'eau has eau. So does a hyphen: work-order.
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -130,7 +130,7 @@ def met(
             pattern = _pattern(target, demand.inflection, demand.to, in_capitals)
             if place := pattern.search(left):
                 words = text[place.start() : place.end()]
-                # As long as before, so that places stay what they are.
+                # Overwrite it, so that it is not counted twice; the other positions stay valid.
                 left = left[: place.start()] + "\0" * len(words) + left[place.end() :]
                 break
         results.append((demand, words))
@@ -152,7 +152,7 @@ def _may_have(folded: str, target: str, inflection: bool, to: str) -> bool:
 
 @lru_cache(1000)
 def _pattern(target: str, inflection: bool, to: str, in_capitals: bool) -> re.Pattern[str]:
-    """A word of its own; at the beginning of a sentence with a capital."""
+    """Match a target as a separate word, which may have a capital at the start of a sentence."""
     ways = [_spelled(target, in_capitals)]
     behind = ""
     if inflection and to in KNOWN:
@@ -176,7 +176,7 @@ def _spelled(form: str, in_capitals: bool) -> str:
 
 
 def _apart(target: str, to: str) -> list[str]:
-    """A German verb in two parts: *zeigt die Liste an*, *melden Sie sich an*."""
+    """Match a German verb that is split in two: *zeigt die Liste an*, *melden Sie sich an*."""
     verb = target.removeprefix("sich ")
     if to != "de" or not looks_like_a_verb(verb, to) or " " in verb:
         return []
@@ -186,7 +186,7 @@ def _apart(target: str, to: str) -> list[str]:
 
 
 def _in_compounds(target: str, forms: Iterable[str]) -> list[str]:
-    """A noun that is the first or the last part of a German compound."""
+    """Match a noun as the first or the last part of a German compound."""
     ways = []
     if len(target) >= _LEAST_IN_COMPOUND:
         ways += [rf"{re.escape(target)}(?:e?s|e?n)?-?\w{{{_LEAST_INFLECTED},}}"]
@@ -202,7 +202,7 @@ class Glossary:
         return self._hash
 
     def __reduce__(self) -> tuple[type["Glossary"], tuple[tuple[Term, ...]]]:
-        # Another process has other hashes.
+        # Hashes of strings differ between processes, so the cached hash must not be pickled.
         return Glossary, (self.terms,)
 
     @cached_property
@@ -217,7 +217,7 @@ class Glossary:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "Glossary":
-        """From sources and targets; a target may have alternatives, with | between them."""
+        """Build a glossary from pairs; | separates the alternatives of a target."""
         terms = []
         for source, target in pairs:
             targets = tuple(part.strip() for part in target.split("|") if part.strip())
@@ -233,9 +233,9 @@ class Glossary:
         target: str = "",
         pause: Callable[[], None] = lambda: None,
     ) -> "Glossary":
-        r"""From lines of source TAB target TAB flags; a name in .csv or .tbx says another format.
+        r"""Parse lines of source TAB target TAB flags, or the format of a name in .csv or .tbx.
 
-        `source` and `target`: the languages that are taken from TBX, which may hold more.
+        `source` and `target` are the languages to read from TBX, which may hold more.
 
         >>> Glossary.parse("Hund\tdog|hound\texact\n").terms[0].targets
         ('dog', 'hound')
@@ -246,8 +246,8 @@ class Glossary:
             if not rest or len(rest) > 2:
                 shown = " TAB ".join([first, *rest])
                 raise ConfigError(
-                    f"{place}: {shown[:60]!r} is not source TAB target, with flags behind another "
-                    f"TAB."
+                    f"{place}: {shown[:60]!r} is not source TAB target, optionally followed by TAB "
+                    f"and flags."
                 )
             flags = set(rest[1].replace(",", " ").split()) if len(rest) > 1 else set()
             if unknown := flags - {CASE, EXACT, INFLECTION}:
@@ -399,7 +399,7 @@ def _checked(term: Term, place: str = "") -> Term:
 
 
 def _key(word: str) -> str:
-    """What most forms of a word begin with. Vowels may get an umlaut or an accent: *Häuser*."""
+    """Return the first letters that most forms of a word share, without umlauts and accents."""
     first = word[:3].casefold()
     if first.isascii():
         return first
@@ -407,7 +407,7 @@ def _key(word: str) -> str:
 
 
 def _words(term: Term) -> list[str]:
-    """Those of a source, without hyphens: *work-order* and *work order* are one term."""
+    """Split the source of a term, without hyphens: *work-order* and *work order* are one term."""
     words = _WORD.findall(term.source)
     return words if term.exact else _without_hyphens(words)
 
@@ -417,7 +417,7 @@ def _without_hyphens(words: list[str]) -> list[str]:
 
 
 def _end(words: list[str], at: int, wanted: tuple[str, ...], term: Term) -> int | None:
-    """Where an occurrence would end that begins at a word; hyphens inside it do not count."""
+    """Return the end of a possible occurrence that starts at a word; hyphens do not count."""
     count = 0
     for place in range(at, len(words)):
         count += term.exact or words[place] != "-"
@@ -427,7 +427,7 @@ def _end(words: list[str], at: int, wanted: tuple[str, ...], term: Term) -> int 
 
 
 def _stands_alone(text: str, start: int, end: int, term: Term) -> bool:
-    """Whether no hyphen joins an occurrence to other words, which would make it another one."""
+    """Check that no hyphen joins an occurrence to other words, making it another word."""
     before, behind = text[max(0, start - 2) : start], text[end : end + 2]
     return not (re.fullmatch(r"\w-", before) or re.fullmatch(r"-\w", behind))
 
@@ -435,7 +435,7 @@ def _stands_alone(text: str, start: int, end: int, term: Term) -> bool:
 def _number(
     words: list[str], wanted: tuple[str, ...], term: Term, source: str, to: str
 ) -> str | None:
-    """The grammatical number of an occurrence, empty if it is not told; `None`: there is none."""
+    """Return the grammatical number of an occurrence, empty if unknown; `None` if no match."""
     verb = any(looks_like_a_verb(target, to) for target in term.targets if to)
     number = _of_entry(wanted[-1], source)
     for word, other in zip(words, wanted, strict=True):
@@ -455,12 +455,12 @@ def _number(
 
 
 def _is_acronym(word: str) -> bool:
-    """Whether only capitals tell a word from another: *IT* and *it*, *US* and *us*."""
+    """Check if only capitals distinguish a word from another: *IT* and *it*, *US* and *us*."""
     return len(word) < _LEAST_INFLECTED and word.isupper() and len(word) > 1
 
 
 def _of_entry(word: str, source: str) -> str:
-    """The number that the last word of an English entry tells."""
+    """Judge by the last word of an English entry if it is a plural."""
     if source != "en" or not word[-1:].isalpha():
         return ""
     return AS_GIVEN if english_number(word) == MANY else ONE
@@ -469,7 +469,7 @@ def _of_entry(word: str, source: str) -> str:
 def _demand(
     text: str, span: tuple[int, int], spaced: list[int], term: Term, to: str, number: str
 ) -> Demand:
-    """`spaced`: where the words between spaces begin."""
+    """Build a demand; `spaced` has the start of each word between spaces."""
     start, end = span
     words = (bisect_right(spaced, start) - 1, bisect_left(spaced, end))
     if term.exact:

@@ -1,17 +1,17 @@
 """Forms of a noun, from its last letters: gender, plural and, in German, cases.
 
-What a noun's ending says is learned from text (`tools/inflections.py`) and kept in
-`inflections.txt`: for each language lists of endings, and the class of the nouns that end so. The
-longest known ending counts, so a German compound is inflected as its last part, *Arbeitsauftrag* as
-*Auftrag*. A class is a gender, how the plural is made, and in German how the genitive is:
+`inflections.txt`, learned from text by `tools/inflections.py`, lists noun endings for each language
+with the class of the nouns that have them. The longest known ending counts, so a German compound is
+inflected like its last part, *Arbeitsauftrag* like *Auftrag*. A class is a gender, an operation
+that makes the plural and, in German, one that makes the genitive:
 
     m "0e 0s     der Auftrag, des Auftrags, die Aufträge
     f 0en 0      die Zahl, der Zahl, die Zahlen
     f 2ones      la función, las funciones
 
-A capital is a gender that nearly all nouns with the ending have. An operation cuts so many letters
-and adds others. A quotation mark before it is an umlaut, an apostrophe an accent on the vowel
-before the last: *orden*, *órdenes*.
+A capital letter means that nearly all nouns with the ending have that gender. An operation removes
+a number of letters and appends others. A leading quotation mark adds an umlaut, an apostrophe an
+accent on the second vowel from the end: *orden*, *órdenes*.
 """
 
 import re
@@ -36,7 +36,7 @@ class Noun(NamedTuple):
 
 
 def applied(operation: str, word: str) -> str:
-    """What an operation makes of a word; nothing where it cannot be done.
+    """Apply an operation to a word; return an empty string if it does not fit.
 
     >>> applied('"0er', "Haus"), applied("2ones", "función"), applied('"0e', "Weg")
     ('Häuser', 'funciones', '')
@@ -55,7 +55,7 @@ def applied(operation: str, word: str) -> str:
 
 @cache
 def _classes(language: str) -> dict[str, Noun]:
-    """By ending: the class of the nouns that end so."""
+    """Map each known ending to the class of the nouns that have it."""
     if language not in LANGUAGES:
         return {}
     classes: dict[str, Noun] = {}
@@ -69,7 +69,7 @@ def _classes(language: str) -> dict[str, Noun]:
 
 
 def known_letters(word: str, language: str) -> int:
-    """How many of a noun's last letters its class was told by.
+    """Count the last letters of a noun that determined its class.
 
     >>> known_letters("Arbeitsauftrag", "de") > known_letters("Analys", "de")
     True
@@ -81,7 +81,7 @@ def known_letters(word: str, language: str) -> int:
 
 
 def noun_class(word: str, language: str) -> Noun | None:
-    """The class of a noun, if this is a language whose nouns we know.
+    """Return the class of a noun, or None if no ending of it is known.
 
     >>> noun_class("Arbeitsauftrag", "de"), noun_class("función", "es")
     (Noun(gender='m', plural='"0e', genitive='0s'), Noun(gender='f', plural='2ones', genitive=''))
@@ -90,7 +90,7 @@ def noun_class(word: str, language: str) -> Noun | None:
 
 
 def classified(word: str, language: str) -> tuple[Noun | None, bool]:
-    """The class of a noun, and whether its gender is beyond doubt."""
+    """Return the class of a noun, and whether its gender is beyond doubt."""
     classes = _classes(language)
     small = word.lower()
     kind = classes.get(WHOLE + small)
@@ -99,5 +99,5 @@ def classified(word: str, language: str) -> tuple[Noun | None, bool]:
     if kind is None:
         return None, False
     if language == "de" and kind.gender in "Ff" and kind.plural == "0" and small.endswith("e"):
-        kind = kind._replace(plural="0n")  # which is told by few, most of them adjectives
+        kind = kind._replace(plural="0n")  # the table's "0" comes from few words, mostly adjectives
     return kind._replace(gender=kind.gender.lower()), kind.gender.isupper()

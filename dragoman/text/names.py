@@ -1,4 +1,4 @@
-"""Words that look like names: which of them a translation lacks, and what stands in their place.
+"""Names that are missing in a translation, and the garbled words in their place.
 
 >>> names = lacking_names("I saw Tjarke.", "Ich sah Warke.", "en", "de")
 >>> find_garbled("I saw Tjarke.", "Ich sah Warke.", names)
@@ -17,23 +17,23 @@ from dragoman.text.subword import WORD_START
 
 COUNTED = frozenset(["de", "en", "es", "fr", "pt"])  # languages whose words are known
 NOUNS_IN_CAPITALS = ("de",)  # languages in which a capital tells little
-# Languages in which days, months and languages have none.
+# Languages that write days, months and languages in small letters.
 SMALL_LETTERS = frozenset(("ca", "es", "fr", "gl", "it", "pt", "ro"))
-_WORD = re.compile(r"(?:[^\W\d_]++|\ufffd++)++")  # with what bytes leave that make no letter
-# One that may have a capital: most have none, and this passes over them.
+_WORD = re.compile(r"(?:[^\W\d_]++|\ufffd++)++")  # with replacement characters of broken bytes
+# A word that starts with anything but a-z, so that most words are skipped quickly.
 _MAYBE_NAME = re.compile(r"[^\W\d_a-z](?<![^\W\d_].)(?<!\ufffd.)(?:[^\W\d_]++|\ufffd++)*+")
-HASHES = 4  # of a word in the filter of known ones
+HASHES = 4  # bits of a word in the Bloom filter
 _LEAST_LETTERS, _MOST_LETTERS = 3, 40
-# A word behind these has a capital whatever it is.
+# Any word is capitalized after these.
 _BEGINS = re.compile(r"(?:\A|[.!?:…])\W{0,5}\Z|[\"“„«»‘¿¡(]\s?\Z")
 _GENITIVES = ("X's", "X’s", " of X", " de X", " do X", " da X", "d'X", "d’X")
-_ALIKE = 0.5  # letters that two words have in common, of those that they have
+_ALIKE = 0.5  # the least likeness of two words
 _MORE_ALIKE = 0.65  # where only one of them need be a name
 _MOST_ALIKE = 0.8  # where one of them has no capital
 
 
 class Garbled(NamedTuple):
-    """A name, and where a word like it stands for it in a translation. `known`: text has it."""
+    """A name, and the span of a similar word in its place. `known`: the name is in the filter."""
 
     name: str
     start: int
@@ -43,7 +43,7 @@ class Garbled(NamedTuple):
 
 
 def name_words(text: str) -> Iterator[re.Match[str]]:
-    """Words that begin with a capital and have small letters too.
+    """Find words that begin with a capital and have small letters, too.
 
     >>> [match[0] for match in name_words("Ada met Jiřina Dvořáková in the USA.")]
     ['Ada', 'Jiřina', 'Dvořáková']
@@ -56,9 +56,9 @@ def looks_like_a_name(word: str) -> bool:
 
 
 def pieces_of_names(pieces: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The pieces of words that have a capital and small letters, where there are several.
+    """Generate the pieces of each word in mixed case that has more than one piece.
 
-    A frequent word is one piece, and a model knows what becomes of it.
+    A frequent word is a single piece, and the model knows how to translate it.
 
     >>> [*pieces_of_names(["▁Der", "▁al", "te", "▁Dö", "hl", "▁schläft"])]
     [['▁Dö', 'hl']]
@@ -76,9 +76,9 @@ def pieces_of_names(pieces: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def is_known(word: str) -> bool:
-    """Whether text in one of five languages has a word with this capital more than once.
+    """Check if a capitalized word occurs more than once in a corpus of five languages.
 
-    `tools/known_names.py` has counted them. One in 80 other words passes for one of them.
+    `tools/known_names.py` counted them. One in 80 other words is a false positive.
 
     >>> is_known("Lisbon"), is_known("Lissabon"), is_known("Lissbon")
     (True, True, False)
@@ -93,21 +93,21 @@ def _known() -> bytes:
 
 
 def bits_of(word: str, size: int) -> list[int]:
-    """The bits of a Bloom filter that a word sets."""
+    """Return the bits of a Bloom filter that a word sets."""
     digest = blake2b(word.encode(), digest_size=4 * HASHES).digest()
     parts = (digest[at : at + 4] for at in range(0, len(digest), 4))
     return [int.from_bytes(part, "little") % size for part in parts]
 
 
 def likeness(word: str, other: str) -> float:
-    """The longest common subsequence of two words, as a share of their letters.
+    """Compare two words: twice their longest common subsequence over their total length.
 
     >>> likeness("Tjarke", "Warke"), likeness("Döhl", "döhl")
     (0.73, 1.0)
     """
     word, other = word.casefold(), other.casefold()
-    # Hyyrö's rows of bits: a bit of `row` is 0 where the letters of `other` up to there have one
-    # more in common with those of `word` than the letters before them.
+    # Hyyrö's bit-parallel algorithm: a bit of `row` is 0 where the common subsequence with `other`
+    # gets one letter longer. One pass of integer operations replaces the table of both words.
     places: dict[str, int] = {}
     for at, letter in enumerate(other):
         places[letter] = places.get(letter, 0) | 1 << at
@@ -122,8 +122,8 @@ def likeness(word: str, other: str) -> float:
 class Name(NamedTuple):
     """A word of a source that looks like a name.
 
-    `sure`: its language has no capital there for other words. `joined`: another name stands beside
-    it, as first and last names do, and the translation has that one.
+    `sure`: its language capitalizes no other words there. `joined`: it is next to another name, as
+    first and last names are, and the translation has that one.
     """
 
     text: str
@@ -140,8 +140,9 @@ def lacking_names(
     to: str,
     is_rare: Callable[[str], bool] = lambda word: True,
 ) -> tuple[Name, ...]:
-    """Words of a source that look like names and that its translation does not have: rare ones, and
-    what is joined to a name.
+    """Find words of a source that look like names and are missing in its translation.
+
+    Only rare words count, and words next to a name that was kept.
 
     >>> [name.text for name in lacking_names("Ich sah Tjarke.", "I saw Warke.", "de", "en")]
     ['Ich', 'Tjarke']
@@ -181,8 +182,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _has_genitive(word: str, translation: str, language: str, to: str) -> bool:
-    """Whether a translation has a name with the s of a German genitive, or without the one that
-    the source has.
+    """Check if a translation adds the s of a German genitive to a name, or drops it.
 
     >>> _has_genitive("Annas", "Anna's dog", "de", "en")
     True
@@ -197,13 +197,12 @@ def _has_genitive(word: str, translation: str, language: str, to: str) -> bool:
     return any(of.replace("X", name) in translation for of in _GENITIVES)
 
 
-@lru_cache(maxsize=4)  # whoever finds that something is garbled asks again, to mend it
+@lru_cache(maxsize=4)  # called to detect an error, and again to repair it
 def find_garbled(source: str, translation: str, names: tuple[Name, ...]) -> tuple[Garbled, ...]:
-    """For each of some names that a translation lacks the word that is likest to it, if one is
-    like it and the source does not have it.
+    """Find the word most like each missing name, among words that the source does not have.
 
-    Where the source's capital tells little, the word must have one too. If both are known, the word
-    is what its language has for the name: London and Londres.
+    Where a capital proves little in the source, the word must be capitalized, too. If both words
+    are known, one is the translation of the other: London and Londres.
     """
     if not names:
         return ()
@@ -239,8 +238,9 @@ def find_garbled(source: str, translation: str, names: tuple[Name, ...]) -> tupl
 
 
 def _may_be_like(word: str, other: str, least: float) -> bool:
-    """Whether two words in small letters share two letters in a row, and as many in any order as
-    `least` asks for: quicker than to compare them.
+    """Rule out most pairs of words faster than `likeness` can.
+
+    They must share two consecutive letters, and enough letters in any order to reach `least`.
 
     >>> _may_be_like("tjarke", "warke", 0.7), _may_be_like("tjarke", "warke", 0.8)
     (True, False)

@@ -32,7 +32,7 @@ LANGUAGES = tuple(_WORDS)
 
 
 def times_said(number: str, text: str, language: str) -> int:
-    """How often a text says a number of two digits without digits.
+    """Count how often a text spells out a two-digit number.
 
     >>> times_said("19", "in the mid-nineteenth century", "en")
     1

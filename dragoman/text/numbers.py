@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """Checks of the numbers in a translation: lost, invented or changed digits, units and meanings.
+=======
+"""Numbers that a translation must keep: counting errors, repairing by rule, and substitute numbers.
+>>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
 A quantity is a number with its sign and its unit. Its twin in a translation has the same digits.
 """
@@ -15,7 +19,12 @@ from typing import NamedTuple
 from dragoman.text.number_words import LANGUAGES, times_said
 
 _NUMBER = re.compile(r"\d+")
+<<<<<<< HEAD
 _MOST_DIGITS = 40  # of a number that is looked for in a translation
+=======
+_MOST_DIGITS = 40  # longer numbers are not checked
+_TRIES = 20  # to find an unused substitute for a number
+>>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 _SPACES = " \u00a0\u202f"
 # Groups of three digits, or digits with points and commas between them.
 _WRITTEN = re.compile(
@@ -27,13 +36,13 @@ _GROUP_SPACES = re.compile(rf"[{_SPACES}'’]")
 _BETWEEN_DIGITS = re.compile(rf"[.,{_SPACES}'’]")
 _BETWEEN_PARTS = re.compile(r"(?:st|nd|rd|th)?\W{0,2}")  # of a date
 _SAME_SIGNS = re.compile(r"\d+([./-])\d+(?:\1\d+)+")
-# A minus touches its number. A hyphen and a dash between two numbers have something before them.
+# A minus touches its number; a hyphen or dash between two numbers also touches the first one.
 _SIGN = re.compile(r"(?:^|[\s(\[])[-−–]$")
 _SPAN = re.compile(r"\d\s[-−–]$")
 _MINUS = re.compile(rf"(?:[-−–][{_SPACES}]?|\b(?:minus|moins|menos)\s)$", re.IGNORECASE)
 
 
-# Times of half a day. A point behind p.m. may end the sentence: then it stays.
+# Times with am or pm. A point after p.m. is kept if it may end the sentence.
 _HALF_DAY = re.compile(
     r"(?<![\d:.,])(1[0-2]|0?[1-9])(?::([0-5]\d))?\s?"
     r"(?:([AaPp])[Mm]\b|([AaPp])\.\s?[Mm]\.(?=\s+[^\sA-Z])|([AaPp])\.\s?[Mm](?=\.))"
@@ -78,7 +87,7 @@ _FAR_BEHIND, _FAR_BEFORE = 16, 8  # characters between a number and its unit in 
 
 
 class Quantity(NamedTuple):
-    """`start`, `end`: of all of it in its text; `sign` is empty or as it stands there."""
+    """A number with its sign and unit; `start` and `end` include both."""
 
     start: int
     end: int
@@ -97,7 +106,7 @@ def _digits_of(number: str) -> str:
 
 @lru_cache(maxsize=256)  # each promise asks about the same source
 def quantities(text: str) -> tuple[Quantity, ...]:
-    """The numbers of a text.
+    """Find the numbers of a text.
 
     >>> [(q.sign, q.number, q.unit) for q in quantities("-5 °C, £1,299.99 in 1987")]
     [('-', '5', '°C'), ('', '1,299.99', '£'), ('', '1987', '')]
@@ -118,7 +127,7 @@ def quantities(text: str) -> tuple[Quantity, ...]:
 
 
 def value(number: str, language: str) -> Decimal | None:
-    """What a number means to a reader of this language; None: nothing.
+    """Read a number as a reader of this language would; None if it is not a number there.
 
     >>> value("3.456", "de"), value("3.456", "en"), value("3.2", "de")
     (Decimal('3456'), Decimal('3.456'), Decimal('3.2'))
@@ -128,19 +137,24 @@ def value(number: str, language: str) -> Decimal | None:
     number = re.sub(rf"[{_SPACES}'’]", "", number)
     if re.fullmatch(rf"\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d+)?", number):
         number = number.replace(group, "")
-    # One sign that parts no group of three is a decimal sign, in whatever language.
+    # A single sign that does not separate groups of three is a decimal sign in any language.
     whole, *rest = re.split("[.,]", number)
     return Decimal(".".join([whole, *rest])) if len(rest) < 2 else None
 
 
 def rewritten(number: str, source: str, target: str) -> str:
+<<<<<<< HEAD
     """Write a number of one language as another one does.
+=======
+    """Rewrite a number of one language by the conventions of another.
+>>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
     >>> rewritten("1,299.99", "en", "de"), rewritten("2.5", "de", "fr")
     ('1.299,99', '2.5')
     """
     if source not in WRITINGS or target not in WRITINGS:
         return number
+<<<<<<< HEAD
     (decimal, group), (own_decimal, own_group) = WRITINGS[source], WRITINGS[target]
     sign = number[: len(number) - len(number.lstrip("-−–"))]
     number = number.removeprefix(sign)
@@ -154,6 +168,16 @@ def rewritten(number: str, source: str, target: str) -> str:
     has_groups = len(groups) > 1 or len(plain) < len(number)
     whole = "".join(groups)
     if has_groups:
+=======
+    read = value(number, source)
+    if read is None:
+        return number
+    writing = WRITINGS[target]
+    fraction = str(read).partition(".")[2]
+    whole = re.sub(r"\D", "", number)
+    whole = whole[: len(whole) - len(fraction)]
+    if len(signs) > bool(fraction):  # its digits are grouped
+>>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
         first = len(whole) % 3
         thousands = (whole[at : at + 3] for at in range(first, len(whole), 3))
         whole = own_group.join(filter(None, [whole[:first], *thousands]))
@@ -161,7 +185,7 @@ def rewritten(number: str, source: str, target: str) -> str:
 
 
 class Edit(NamedTuple):
-    """What stands from `start` to `end` becomes `text`."""
+    """A replacement of the characters from `start` to `end` by `text`."""
 
     start: int
     end: int
@@ -182,14 +206,14 @@ def edited(text: str, edits: list[Edit]) -> str:
 
 
 class WholeDay(NamedTuple):
-    """A text with hours of the whole day, and the numbers of its words that it has no more."""
+    """A text with 24-hour times, and the indices of the original words that it dropped."""
 
     text: str
     left_out: tuple[int, ...] = ()
 
 
 def in_24_hours(text: str, source: str, target: str) -> WholeDay:
-    """English times as other languages write them; models lose an am or pm.
+    """Convert English times to 24 hours, since models tend to lose am and pm.
 
     >>> in_24_hours("We met at 3:45 pm. It ended at 7 p.m.", "en", "de")
     WholeDay(text='We met at 15:45. It ended at 19:00.', left_out=(4, 9))
@@ -210,9 +234,9 @@ def in_24_hours(text: str, source: str, target: str) -> WholeDay:
 
 
 def _same_digits(quantity: Quantity, text: str) -> Iterator[tuple[int, int]]:
-    """Where a text has the digits of a quantity, whatever stands between them.
+    """Find the digits of a quantity in a text, with any separators between them.
 
-    A pattern for each number would take longer to compile than to use.
+    A regular expression for each number would take longer to compile than to use.
 
     >>> text = "41,087 of 141.087 or 41 087, not 41.087,5"
     >>> [text[start:end] for start, end in _same_digits(Quantity(0, 6, "41.087"), text)]
@@ -243,8 +267,10 @@ def _same_digits(quantity: Quantity, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]:
-    """The quantities of a source, each with the place of its number in the translation, if that
-    has it."""
+    """Pair the quantities of a source with the spans of their numbers in the translation.
+
+    Each span is used once; quantities that the translation lacks are skipped.
+    """
     taken: list[tuple[int, int]] = []
     for quantity in quantities(source):
         if len(quantity.digits) > _MOST_DIGITS:
@@ -256,9 +282,14 @@ def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]
                 break
 
 
+<<<<<<< HEAD
 def misread(source: str, translation: str, language: str, to: str) -> int:
     """Count numbers that have the right digits, but mean something else in their language, have
     lost their minus or have come apart.
+=======
+def number_edits(source: str, translation: str, language: str, to: str) -> list[Edit]:
+    """Return the edits for numbers with the right digits but the wrong signs or a lost minus.
+>>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
     >>> misread("41.087 Leute", "41,087 habitants", "de", "fr")
     1
@@ -282,11 +313,16 @@ def misread(source: str, translation: str, language: str, to: str) -> int:
     return count
 
 
+<<<<<<< HEAD
 def _means(quantity: Quantity, written: str, language: str, to: str) -> bool:
     """Tell whether a translation's number means what the source's does."""
+=======
+def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
+    """Write the number of a translation correctly."""
+>>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
     if "." in quantity.number and "," in quantity.number:
-        # Both signs tell how it is written, whatever its text was taken for: 1.234,56 € alone
-        # could be of any language.
+        # With both signs there is only one way to read it, even if the language was detected wrong:
+        # a line like "1.234,56 €" could be in any language.
         readers = (one for one in (language, "de", "en") if value(quantity.number, one) is not None)
         language = next(readers, language)
     wanted = value(quantity.number, language)
@@ -297,17 +333,26 @@ def _means(quantity: Quantity, written: str, language: str, to: str) -> bool:
     here, there = WRITINGS[language].decimal, WRITINGS[to].decimal
     if wanted % 1 and here not in quantity.number:
         # 8.2 in a French text is no number of that language, but a version or a chapter.
+<<<<<<< HEAD
         return written == quantity.number
     # The point of an English text may be one too, unless a unit stands beside it.
     is_sure = bool(quantity.unit) or here == ","
     return value(written, to) == wanted and not (is_sure and wanted % 1 and there not in written)
+=======
+        return quantity.number
+    # In English text the point may belong to a version or chapter, too, unless there is a unit.
+    sure = quantity.unit or here == ","
+    if value(said, to) != wanted or (sure and wanted % 1 and there not in said):
+        return rewritten(quantity.number, language, to)
+    return said
+>>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
 
 def number_errors(source: str, translation: str, to: str = "") -> int:
-    """How many digits and units a translation lacks or has made up.
+    """Count the digits and units that a translation lacks or has made up.
 
-    A number of one digit may come from a word, or become one. Units and words for numbers of two
-    digits are looked at in translations `to` a language whose words for them are known.
+    A number of one digit may come from a word, or become one. Units and words for two-digit numbers
+    count only if the words of the language `to` are known.
 
     >>> number_errors("Zimmer 204 im 2. Stock", "room 204 on the second floor")
     0
@@ -339,12 +384,12 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
 
 @lru_cache(maxsize=256)  # a source is compared with several translations
 def _numbers(text: str) -> Counter[str]:
-    """The digits of each number of a text."""
+    """Count the numbers of a text by their digits."""
     return Counter(map(_digits_of, _WRITTEN.findall(text)))
 
 
 def _in_words(missing: Counter[str], text: str, languages: Iterable[str]) -> Counter[str]:
-    """Those of some numbers that a text says without digits."""
+    """Count which of the missing numbers a text spells out in words."""
     return Counter(
         {
             number: min(count, max(times_said(number, text, code) for code in languages))
@@ -354,18 +399,18 @@ def _in_words(missing: Counter[str], text: str, languages: Iterable[str]) -> Cou
 
 
 def _digits(numbers: Counter[str]) -> tuple[Counter[str], Counter[str]]:
-    """All digits of some numbers, and those that are a number by themselves."""
+    """Count all digits of some numbers, and separately the one-digit numbers."""
     alone = Counter({number: count for number, count in numbers.items() if len(number) == 1})
     return Counter("".join(numbers.elements())), alone
 
 
 def _jumbled(numbers: Counter[str]) -> Counter[str]:
-    """Some numbers, whatever the order of their digits."""
+    """Count some numbers, ignoring the order of their digits."""
     return Counter("".join(sorted(number)) for number in numbers.elements())
 
 
 def _lost_units(source: str, translation: str) -> int:
-    """How many quantities with a unit are not in the translation, or without that unit."""
+    """Count the quantities with a unit that are missing in the translation, or lack the unit."""
     lost = sum(bool(quantity.unit) for quantity in quantities(source))
     if not lost:  # as in most texts
         return 0
@@ -380,7 +425,65 @@ def _lost_units(source: str, translation: str) -> int:
 
 @lru_cache(100)
 def _unit(symbol: str) -> re.Pattern[str]:
-    """What a translation may call the unit with this symbol."""
+    """Match a unit in a translation, as a symbol or a word."""
     symbols, words = _UNITS[symbol]
     exact = "|".join(re.escape(other) for other in symbols.split("|"))
     return re.compile(rf"(?<![^\W\d])(?:(?:{exact})(?![^\W\d])|(?:{words}))")
+<<<<<<< HEAD
+=======
+
+
+def stand_ins(text: str, seed: int) -> dict[str, str]:
+    """Choose a substitute for each number of two or more digits, if a similar one is unused.
+
+    >>> [*stand_ins("Am 15. Mai 1987, um 8 Uhr", seed=1)]
+    ['15', '1987']
+    """
+    rng = random.Random(seed)
+    numbers = _NUMBER.findall(text)
+    others: dict[str, str] = {}
+    for number in dict.fromkeys(number for number in numbers if len(number) > 1):
+        alike = (_alike(number, rng) for _ in range(_TRIES))
+        others[number] = next(
+            (other for other in alike if other not in (*numbers, *others.values())), number
+        )
+    return others
+
+
+def _alike(number: str, rng: random.Random) -> str:
+    """Draw a number of the same length and a similar size that is spoken alike.
+
+    So 15 may become 19 (both end in "th" as ordinals), and 17 stays in the teens.
+    """
+    head = number[:-2][:1] + "".join(rng.choices("0123456789", k=max(0, len(number) - 3)))
+    if number[-2] != "1":
+        return head + rng.choice("23456789") + number[-1]
+    return head + "1" + rng.choice("012" if number[-1] in "012" else "3456789")
+
+
+def with_others(text: str, others: Mapping[str, str]) -> str:
+    """Replace the numbers of a text.
+
+    >>> with_others("room 204 of 2041", {"204": "294"})
+    'room 294 of 2041'
+    """
+    return _NUMBER.sub(lambda found: others.get(found[0], found[0]), text)
+
+
+def put_back(others: Mapping[str, str], changed: str, translation: str) -> str:
+    """Restore the original numbers in the translation of a changed text.
+
+    Return an empty string if one of the substitutes was not translated intact.
+
+    >>> put_back({"204": "294"}, "Zimmer 294", "room 294")
+    'room 204'
+    >>> put_back({"1290": "1920"}, "1920 Leute", "1,920 people")
+    ''
+    """
+    before, after = (Counter(_NUMBER.findall(text)) for text in (changed, translation))
+    if number_errors(changed, translation) or any(
+        before[other] != after[other] for other in others.values()
+    ):
+        return ""
+    return with_others(translation, {other: number for number, other in others.items()})
+>>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)

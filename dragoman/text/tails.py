@@ -1,8 +1,8 @@
-"""Words behind a French, Spanish or Portuguese noun that agree with it.
+"""Words after a French, Spanish or Portuguese noun that agree with it.
 
-    tail     an adjective behind a noun, or what the noun is said to be: " grandes son peligrosos"
+    tail     an adjective after a noun, or its predicate: " grandes son peligrosos"
 
-A noun that takes the place of another may have another gender, so its tail changes with it.
+When a term replaces another noun, the gender may change, and the tail with it.
 """
 
 import re
@@ -32,9 +32,8 @@ _VERY = (
 )
 
 
-# Behind a preposition a noun is not what the sentence is about: *el conductor del coche está
-# dormido*.
-_BEHIND_PREPOSITION = re.compile(
+# A noun after a preposition is not the subject: *el conductor del coche está dormido*.
+_AFTER_PREPOSITION = re.compile(
     r"(?i)(?<!\w)(?:de|d['’]|du|des|del|à|au|aux|a|al|en|em|dans|sur|sous|par|pour|avec|sans|con|"
     r"com|sin|sem|para|por|sobre|contre|contra|entre|do|da|dos|das|no|na|nos|nas|ao|aos|às|pelo|"
     r"pela|num|numa|deste|desta|desse|dessa|neste|nesta|nesse|nessa) ?$"
@@ -42,20 +41,22 @@ _BEHIND_PREPOSITION = re.compile(
 
 
 def is_governed(before: str, lead: str) -> bool:
-    """Whether a preposition stands before a noun, or in its lead.
+    """Check if a noun follows a preposition, which may be a part of its lead.
 
     >>> is_governed("El dueño ", "de la "), is_governed("", "La "), is_governed("dans ", "la ")
     (True, False, True)
     """
     first = lead.split()[0].lower() if lead.split() else ""
-    in_lead = first not in ("a", "des") and _BEHIND_PREPOSITION.fullmatch(first)  # articles too
-    return bool(in_lead or _BEHIND_PREPOSITION.search(before))
+    in_lead = first not in ("a", "des") and _AFTER_PREPOSITION.fullmatch(first)  # articles too
+    return bool(in_lead or _AFTER_PREPOSITION.search(before))
 
 
 def tail_of(text: str, start: int, language: str, governed: bool = False) -> tuple[int, int]:
-    """From where to where there are words behind a noun that may agree with it: an adjective, or
-    what it is said to be. *Los perros [grandes son peligrosos].* `governed`: a preposition stands
-    before it, so it is not the subject."""
+    """Find the span of words after a noun that may agree with it, which may be empty.
+
+    These are an adjective and a predicate: *Los perros [grandes son peligrosos].* A noun that is
+    `governed` by a preposition is not the subject, so it has no predicate.
+    """
     if language not in _COPULAS:
         return start, start
     word = r"[^\W\d_]{4,}(?!\w)"
@@ -68,8 +69,8 @@ def tail_of(text: str, start: int, language: str, governed: bool = False) -> tup
     return (found.start(), found.end()) if found else (start, start)
 
 
-# What directly follows a noun is an adjective if it is listed here, in its masculine, or ends as
-# adjectives do and verbs mostly do not.
+# The word directly after a noun counts as an adjective if its masculine is listed here, or if it
+# has an ending that adjectives often have and verbs rarely.
 _ADJECTIVES_LISTED = {
     "fr": "bleu brun clair content court droit fort froid gris haut lourd léger lent noir ouvert "
     "parfait petit grand plein pointu profond prêt rond seul sourd urgent vert vieux vif mort "
@@ -101,7 +102,7 @@ _LIKE_ADJECTIVES = ("arrive", "dérive", "prive", "appelle", "rappelle", "signal
 
 
 def is_known_adjective(word: str, language: str) -> bool:
-    """Whether a French, Spanish or Portuguese adjective is listed."""
+    """Check if a French, Spanish or Portuguese adjective is listed."""
     if language not in _ADJECTIVES_LISTED:
         return False
     masculine = agreeing(word, "m", ONE, language)
@@ -111,7 +112,7 @@ def is_known_adjective(word: str, language: str) -> bool:
 
 
 def _is_adjective(word: str, language: str) -> bool:
-    """Whether a word behind a noun is an adjective: *casa vacía*, not *casa cuesta*."""
+    """Check if the word after a noun is an adjective: *casa vacía*, not *casa cuesta*."""
     if is_known_adjective(word, language):
         return True
     ends_so = re.fullmatch(_ADJECTIVE_ENDINGS[language], word) is not None
@@ -124,7 +125,7 @@ _MORE_FRENCH_ADJECTIVES = re.compile(
 
 
 def feminines(word: str, language: str) -> list[str]:
-    """The feminine forms of a French word that may be an adjective.
+    """List the feminine forms of a French word that may be an adjective.
 
     >>> feminines("ancien", "fr"), feminines("port", "fr")
     (['ancienne', 'anciennes'], [])
@@ -136,9 +137,9 @@ def feminines(word: str, language: str) -> list[str]:
 
 
 def tails(tail: str, old: str, form: Form, language: str) -> dict[str, str]:
-    """By gender: words behind a noun that had the gender `old`, made to agree.
+    """Make the tail of a noun agree with each gender; the noun had the gender `old`.
 
-    Only what agreed before can be an adjective.
+    Only a word that agreed with the old gender can be an adjective, so others stay unchanged.
 
     >>> tails(" grandes son peligrosos", "m", Form("bestias", "plural", "f"), "es")["f"]
     ' grandes son peligrosas'

@@ -1,17 +1,17 @@
 """The forms of verbs, from their infinitives.
 
-A term that is a verb stands in a text in any of its forms, and a glossary has the infinitive. Most
-forms are the infinitive's stem with an ending of its class. Spelling keeps the sound of a stem:
-*buscar*, *busque*; *gérer*, *gère*. What no rule tells is listed: other stems of a verb with the
-endings that they take, and whole forms. A listed verb speaks for those that end with it:
-*tener* for *obtener*, *schreiben* for *beschreiben*.
+A glossary has a verb in the infinitive, a text has any of its forms. Most forms are the
+infinitive's stem with an ending of its class. Spelling keeps the sound of a stem: *buscar*,
+*busque*; *gérer*, *gère*. Irregular forms are listed, as other stems of a verb with the endings
+that they take, and as whole forms. A listed verb covers every verb that ends with it: *tener*
+covers *obtener*, *schreiben* covers *beschreiben*.
 """
 
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-# French nouns end in -re and -ier as often as verbs do, so these say more.
+# French nouns end in -re and -ier as often as verbs do, so longer endings are listed.
 _FRENCH_RE = (
     "endre|andre|ondre|erdre|mordre|tordre|indre|soudre|ettre|battre|faire|plaire|taire|traire|"
     "[dl]ire|crire|rire|uire|croire|boire|suivre|vivre|aître|ompre|vaincre|être|clure"
@@ -43,7 +43,7 @@ _NO_VERBS = {language: frozenset(words.split()) for language, words in _NO_VERBS
 
 
 def looks_like_a_verb(term: str, language: str) -> bool:
-    """Whether a term ends as an infinitive does, or in other languages than German begins so.
+    """Check if a term looks like a verb: German ones end with an infinitive, others begin with one.
 
     >>> looks_like_a_verb("teilen", "de"), looks_like_a_verb("Teile", "de")
     (True, False)
@@ -177,8 +177,9 @@ def separable(verb: str) -> tuple[str, str]:
 
 
 def finite_forms(verb: str) -> list[str]:
-    """The forms of a German verb without separable prefix that stand by themselves; of a strong
-    one not those of the second person.
+    """List the finite forms of a German verb without separable prefix.
+
+    For strong verbs, the second person is omitted.
 
     >>> [form for form in finite_forms("schreiben") if form.startswith("schrie")]
     ['schrieb', 'schrieben']
@@ -195,13 +196,13 @@ def finite_forms(verb: str) -> list[str]:
 
 
 def _weak_stem(verb: str) -> tuple[str, str]:
-    """A German stem, and the e that stands before some endings: *arbeit-e-t*, *öffn-e-t*."""
+    """Return a German stem, and the e that it has before some endings: *arbeit-e-t*, *öffn-e-t*."""
     stem = verb[:-2] if verb.endswith("en") else verb[:-1]
     return stem, "e" * bool(re.search(r"[td]$|[^aeiouäöühlrmn][mn]$", stem))
 
 
 def _without_prefix(verb: str) -> Iterator[tuple[str, str]]:
-    """A strong verb as a prefix that stays on it, perhaps none, and the verb that is listed."""
+    """Split a strong verb into an inseparable prefix, perhaps empty, and the listed verb."""
     for prefix in ("", *_INSEPARABLE):
         if verb.startswith(prefix) and verb[len(prefix) :] in _strong():
             yield prefix, verb[len(prefix) :]
@@ -209,7 +210,7 @@ def _without_prefix(verb: str) -> Iterator[tuple[str, str]]:
 
 
 def _participles(verb: str) -> Iterator[str]:
-    """Of a verb without separable prefix.
+    """Generate the past participles of a verb without separable prefix.
 
     >>> [next(_participles(verb)) for verb in ("teilen", "erweitern", "beschreiben", "kopieren")]
     ['geteilt', 'erweitert', 'beschrieben', 'kopiert']
@@ -238,8 +239,8 @@ def _german(verb: str) -> Iterator[str]:
 
 # -- French, Spanish, Portuguese -------------------------------------------------------------------
 
-# By class: endings of the infinitive's stem. Those before the bar may change it, and listed verbs
-# have them behind stems of their own.
+# The endings of each class. Endings before the bar may change the stem, and listed verbs have other
+# stems for them.
 _ENDINGS = {
     "es": {
         "ar": "o as a an e es en|ar amos áis é aste ó asteis aron aba abas ábamos abais aban aré "
@@ -272,7 +273,7 @@ _ENDINGS = {
         "is it irent e es u ue us ues ant",
     },
 }  # fmt: skip
-# Endings of stems that are listed.
+# The endings that listed stems take, by group.
 _GROUPS = {
     "es": {
         "A": "o a as amos áis an",  # tengo, tenga
@@ -303,7 +304,7 @@ _GROUPS = {
         "T": "s t rent",  # prit
     },
 }
-# The regular endings that a past with a stem of its own does without.
+# The regular endings that an irregular past does not use.
 _REGULAR_PAST = "í iste ió isteis ieron iera ieras iéramos ierais ieran"
 _PAST = {
     "P": {"es": _REGULAR_PAST, "pt": "i este eu eram esse essem"},
@@ -423,7 +424,7 @@ def _romance(verb: str, language: str) -> Iterator[str]:
 
 
 def _stressed(stem: str, ending: str, kind: str, language: str) -> Iterator[str]:
-    """Forms with an ending before which some stems change: *gère*, *incluye*, *passeia*."""
+    """Generate forms whose ending changes some stems: *gère*, *incluye*, *passeia*."""
     opened = [*_open_stems(stem)] if language == "fr" else []
     yield from (one + ending for one in opened)
     glides = re.search(r"(?<![gq])u$", stem) is not None and kind == "ir"
@@ -438,7 +439,7 @@ def _stressed(stem: str, ending: str, kind: str, language: str) -> Iterator[str]
 
 
 def _before(stem: str, ending: str, kind: str, language: str) -> str:
-    """A stem and an ending, spelled so that the stem's last sound stays what it is.
+    """Join a stem and an ending, spelled so that the stem's last sound stays the same.
 
     >>> _before("busc", "e", "ar", "es"), _before("le", "ió", "er", "es")
     ('busque', 'leyó')
@@ -471,7 +472,7 @@ def _before(stem: str, ending: str, kind: str, language: str) -> str:
 
 
 def _open_stems(stem: str) -> Iterator[str]:
-    """French stems before a silent ending.
+    """Generate the French stems before a silent ending.
 
     >>> [*_open_stems("gér")], [*_open_stems("appel")], [*_open_stems("envoy")]
     (['gèr'], ['appell', 'appèl'], ['envoi'])
@@ -486,12 +487,14 @@ def _open_stems(stem: str) -> Iterator[str]:
 
 
 def _entry(verb: str, language: str) -> tuple[str, list[tuple[str, str]]]:
-    """What a verb has before the longest listed one that it ends with, and the stems of that one
-    with their groups, which are empty for whole forms."""
+    """Find the longest listed verb that a verb ends with.
+
+    Return the letters before it, and its stems with their groups; whole forms have an empty group.
+    """
     known = _irregular(language)
     for start in range(len(verb) - 1):
         tail = verb[start:]
-        # Short ones mostly stand for themselves.
+        # Most short listed verbs cover no longer ones.
         if tail in known and (start == 0 or len(tail) > 3 or tail in ("ter", "por", "ver")):
             return verb[:start], [one.partition(":")[::2] for one in known[tail]]
     return "", []
@@ -506,13 +509,13 @@ def _listed(verb: str, language: str) -> Iterator[str]:
         for ending in _GROUPS[language][group].split(" "):
             if group == "O" and ending == "s" and stem.endswith("s"):
                 continue  # *soumis* is its own plural
-            # *cuelgue*, *fuerce*; others are spelled as they are listed.
+            # *cuelgue*, *fuerce*; other stems are listed in their final spelling.
             kind = "ar" if group == "S" and verb.endswith("ar") else ""
             yield _before(before + stem, ending, kind, language) if kind else before + stem + ending
 
 
 def _taken(verb: str, kind: str, language: str) -> set[str]:
-    """The endings that stand behind other stems of a verb than the infinitive's."""
+    """Return the endings that a verb has after other stems than the infinitive's."""
     taken: set[str] = set()
     for _, group in _entry(verb, language)[1]:
         if group in _PAST:
@@ -556,7 +559,7 @@ def _irregular_english() -> dict[str, list[str]]:
 
 @lru_cache(5_000)
 def english_verb(word: str) -> frozenset[str]:
-    """The forms of an English verb that have another ending than it.
+    """Return the inflected forms of an English verb.
 
     >>> sorted(english_verb("write"))
     ['writes', 'writing', 'written', 'wrote']
@@ -580,7 +583,7 @@ def english_verb(word: str) -> frozenset[str]:
 
 
 def of_one_english_verb(word: str, other: str) -> bool:
-    """Whether two words are forms of one verb.
+    """Check if two words are forms of one verb.
 
     >>> of_one_english_verb("shared", "sharing"), of_one_english_verb("is", "be")
     (True, True)

@@ -1,5 +1,5 @@
-"""Our own operators for ONNX Runtime agree with a plain computation, and the engine that uses them
-agrees with the one that does not.
+"""Our own operators for ONNX Runtime agree with a plain computation, and engines with and without
+them agree.
 
 The tests run every kind of kernel that this CPU has, and kernels of newer CPUs as far as a CPU with
 VNNI can emulate them (`newer_cpus.c`).

@@ -43,7 +43,7 @@ CONFIGS = [*sorted((ROOT / "configs").glob("*.toml")), ROOT / "pretraining/confi
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS = [*PAGES, ROOT / "ARCHITECTURE.md"]
 
-# Training is cut to a few steps of a small model, the one of the fixture `trained`.
+# Training is cut to a few steps of the small model of the fixture `trained`.
 QUICK = {
     **SMALL,
     **SHORT_SEARCH,

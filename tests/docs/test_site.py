@@ -1,4 +1,4 @@
-"""In the built site every link leads somewhere, formulas are typeset, and pages work from disk."""
+"""The built site has no broken links, its formulas are typeset, and its pages work from disk."""
 
 import os
 import re

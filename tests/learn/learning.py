@@ -18,7 +18,7 @@ from tests.conftest import small_config, vocabulary
 TASKS: dict[str, Callable[[list[int]], list[int]]] = {
     "copy": lambda words: words,
     "reverse": lambda words: words[::-1],
-    # what is said does not depend on the order of the words
+    # the output does not depend on the order of the words
     "sort": lambda words: sorted(set(words)),
 }
 WORDS = vocabulary(14)

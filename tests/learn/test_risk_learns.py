@@ -25,8 +25,7 @@ def copies(draw: np.random.Generator, count: int) -> list[list[int]]:
 
 
 def test_risk_raises_the_score_of_unseen_sequences() -> None:
-    """Copying, learned by likelihood until about half is right; then by risk alone, which the loss
-    shows too."""
+    """Likelihood teaches copying until half is right, then risk improves it, and the loss falls."""
     torch.manual_seed(1)
     config = small_config(
         training__objective="mrt", training__init="a half-trained model",

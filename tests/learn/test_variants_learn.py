@@ -8,8 +8,8 @@ from tests.variants import VARIANTS
 
 ONE_LAYER = {"model__num_encoder_layers": 1, "model__num_decoder_layers": 1}
 INSTEAD: dict[str, dict[str, object]] = {
-    "no positions": {"task": "sort"},  # the order of the words is not told
-    # every query looks at the same: all that is said comes from one average
+    "no positions": {"task": "sort"},  # it cannot see the order of the words
+    # every query gets the same weights, so the whole output comes from one average
     "concat": {"longest": 3},
     "hard": {"longest": 3},  # one key at a time is slower to learn
     "no residuals": {"longest": 3, **ONE_LAYER},  # what a layer does not pass on is lost

@@ -69,7 +69,7 @@ GLOSSARY = "dragoman/text/glossary.py"
 class Mutant(NamedTuple):
     breaks: str
     file: str
-    old: str  # stands in the file exactly once
+    old: str  # occurs in the file exactly once
     new: str
     tests: tuple[str, ...]
 
@@ -145,7 +145,7 @@ MUTANTS = [
         SEARCH, "others & (better - better[first] < beam)",
         "others & (rank < beam)", (LOOPS,),
     ),
-    Mutant("the engine is asked for too few candidates", SEARCH, "else beam + 1", "else beam",
+    Mutant("the engine returns too few candidates", SEARCH, "else beam + 1", "else beam",
     (LOOPS,)),
     Mutant("the n best come worst first", HYPOTHESES, "key=lambda h: -h.score",
     "key=lambda h: h.score", (LOOPS,)),
@@ -166,7 +166,7 @@ MUTANTS = [
         SEARCH, "limits.forced(rows)", "np.full(len(rows.sentences), -1)", (PREFIX,),
     ),
     Mutant(
-        "the observer is told that every candidate continues the first row",
+        "the observer gets the first row as the parent of every candidate",
         SEARCH, " parents,\n            flat,", " 0 * parents,\n            flat,",
         (OBSERVER,),
     ),
@@ -301,16 +301,16 @@ MUTANTS = [
         INLINE, "if core and inner[-1:].isalnum():", "if False:", (PLACING,),
     ),
     Mutant(
-        "a verb behind a noun is taken for its adjective", TAILS,
+        "a verb after a noun passes for its adjective", TAILS,
         "if not said and not _is_adjective(word, language):", "if False:", (FORMS,),
     ),
     Mutant(
-        "a German noun beside another subject may be the subject", GERMAN_LEADS,
-        'return () if _COPULA.search(f"{others} {behind}") else ("nominative",)', "return ()",
+        "a German noun may be a second subject", GERMAN_LEADS,
+        'return () if _COPULA.search(f"{others} {after}") else ("nominative",)', "return ()",
         (FORMS,),
     ),
     Mutant(
-        "stems of listed verbs stand beside regular ones", VERB_RULES,
+        "listed verbs keep their regular stems", VERB_RULES,
         "taken = _taken(base, kind, language)", "taken: set[str] = set()", (VERBS,),
     ),
     Mutant(
@@ -319,13 +319,13 @@ MUTANTS = [
         (f"{TERM_PLACES}::test_an_english_term_has_the_number_of_the_word_whose_place_it_takes",),
     ),
     Mutant(
-        "an article changes beside an acronym", TERM_PLACING,
+        "an article changes before an acronym", TERM_PLACING,
         'agree = form.gender or language == "en" or not place.demand.inflection',
         "agree = form.number or not place.demand.inflection",
         (f"{TERM_PLACES}::test_beside_an_acronym_an_article_stays",),
     ),
     Mutant(
-        "two German terms for one word stand side by side", TERM_PLACING,
+        "two German terms for one word are both inserted", TERM_PLACING,
         'places = _with_compounds(places) if language == "de" else places', "pass",
         (f"{TERM_PLACES}::test_two_german_nouns_for_one_word_become_one",),
     ),
@@ -334,7 +334,7 @@ MUTANTS = [
         'cases = tuple(case for case in cases if case != "genitive") or cases', "pass", (FORMS,),
     ),
     Mutant(
-        "a verb behind its pronoun is an adjective", GERMAN_LEADS,
+        "a verb after its pronoun is an adjective", GERMAN_LEADS,
         "(word in _NO_ADJECTIVES or _PRONOUN.search(text, 0, at))", "word in _NO_ADJECTIVES",
         (FORMS,),
     ),
@@ -369,23 +369,22 @@ MUTANTS = [
 
 class Outcome(NamedTuple):
     killed: bool
-    by: str  # the test that failed, or why there is none
+    by: str  # the failed test, or the reason why no test failed
 
 
 def mutated(mutant: Mutant, root: Path = ROOT) -> str:
-    """The file of a mutant with its change."""
+    """Return the text of a mutant's file with its change."""
     text = (root / mutant.file).read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
         sys.exit(
-            f"{mutant.file}: {mutant.old!r} stands there {text.count(mutant.old)} times, not once. "
-            f"Mend the mutant."
+            f"{mutant.file}: {mutant.old!r} must occur once, but occurs {text.count(mutant.old)} "
+            f"times. Update the mutant."
         )
     return text.replace(mutant.old, mutant.new)
 
 
 def run_tests(folder: Path, tests: Sequence[str]) -> Outcome:
-    """The outcome of some tests on the package in a folder. Whatever is not a failed test ends the
-    script."""
+    """Run tests on the package in a folder; an error other than a failed test ends the script."""
     command = [
         sys.executable,
         "-m",
@@ -427,7 +426,7 @@ def main() -> int:
     chosen = [mutant for mutant in MUTANTS if all(word in mutant.breaks for word in words)]
     survived = 0
     with tempfile.TemporaryDirectory() as name:
-        # The tests are copied too: pytest imports the package that lies beside them.
+        # The tests are copied, too: pytest imports the package next to them.
         folder = Path(name)
         left_out = shutil.ignore_patterns("__pycache__")
         for part in ("dragoman", "tests"):
@@ -435,7 +434,7 @@ def main() -> int:
         shutil.copy(ROOT / "pyproject.toml", folder)
         unbroken = run_tests(folder, sorted({test for mutant in chosen for test in mutant.tests}))
         if unbroken.killed:
-            sys.exit(f"{unbroken.by} fails on the code as it is: mend that first.")
+            sys.exit(f"{unbroken.by} fails on the unchanged code: fix that first.")
         for mutant in chosen:
             (folder / mutant.file).write_text(mutated(mutant), encoding="utf-8")
             outcome = run_tests(folder, mutant.tests)

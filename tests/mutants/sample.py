@@ -1,27 +1,26 @@
-"""Break the package at random places, and see that a test notices.
+"""Break the package at random places, and check that a test notices.
 
     python tests/mutants/sample.py 100 [--seed 7] [--under dragoman/decode]
-    python tests/mutants/sample.py 100 --part 1/2              every second one; part 2/2 beside it
-    python tests/mutants/sample.py 100 --again                 survivors once more, after new tests
-    python tests/mutants/sample.py --reach [TESTS ...]         once: which test runs which block
+    python tests/mutants/sample.py 100 --part 1/2            one half, to run next to part 2/2
+    python tests/mutants/sample.py 100 --again               judge survivors again, after new tests
+    python tests/mutants/sample.py --reach [TESTS ...]       record which test runs which block
 
 A mutant negates a condition, swaps `and` with `or`, `+` with `-`, `*` with `/` or `min` with `max`,
-leaves out a call or returns nothing. Places outside functions, kernels for a GPU and assertions are
-left alone. Which tests are asked: those of files that import the mutated module, lie in its room's
-folder or speak of it, the few nearest first, and more of them about a mutant that these let pass.
-If the reach was noted (`--reach`, which takes as long as all tests), it is the tests that run the
-mutated block, the quickest first, for at most `MOST_SECONDS`. A mutant that they let pass has
-survived.
+drops a call or returns nothing. Code outside functions, GPU kernels and assertions are never
+mutated. Each mutant is tested with the test files that import its module, are in the folder of its
+room or mention it: the few nearest first, and more if it survives these. With recorded coverage
+(`--reach`, which takes as long as all tests), it is tested with the tests that run the mutated
+block, the fastest first, for at most `MOST_SECONDS`. A mutant that passes all of them has survived.
 
-A sample may take hours, so each verdict goes to a log, one for each seed, and whoever runs the same
-command again goes on from there. The log also keeps the sample itself: it stays the same while the
-code changes. A place that is gone before a test has noticed it is replaced by another one.
+A sample may take hours, so each verdict is logged, with one log for each seed, and the same command
+resumes from it. The log also keeps the sample itself, so the sample stays the same while the code
+changes. A place that disappears before a test has killed it is replaced by another one.
 
-Tests are collected once. Then each mutant is judged by a fork, which puts the broken function's
-code in the place of the good one and runs the tests: nothing is imported anew. A function that was
-called while modules were imported has done its work by then, so whoever survives is judged once
-more, by processes that import the broken module, one for each test file. A test that also fails
-without the fault has noticed nothing.
+Tests are collected once. Then each mutant is judged in a fork, which replaces the function's code
+by the broken code and runs the tests, without importing any module again. A function that was
+called during imports has already run by then, so each survivor is judged again in fresh processes
+that import the broken module, one for each test file. A test that also fails without the mutant
+does not count.
 """
 
 import argparse
@@ -54,13 +53,13 @@ from _pytest.runner import runtestprotocol
 BUILD = run.ROOT / "build" / "mutants"
 REACH = BUILD / "reach.json"
 TESTS = ("tests/unit", "tests/agree", "tests/learn", "tests/story", "tests/torture")
-COUNTS_STEPS = "tests/unit/test_patterns.py"  # of each pattern: slow, and no rule of a module
+COUNTS_STEPS = "tests/unit/test_patterns.py"  # slow, and tests no single module
 LEFT_OUT = ("dragoman/model/kernels", "dragoman/pretrained")
-MOST_SECONDS = 30.0  # of tests for one mutant, as they took when the reach was noted
+MOST_SECONDS = 30.0  # of tests for one mutant, by the times recorded with the reach
 LONGEST_S = 600  # a broken loop may never end; on a busy machine, good tests may not either
 MOST_TESTS = 80
-FIRST_FILES = 5  # of tests, which every mutant is shown to
-MOST_FILES = 15  # for those that pass
+FIRST_FILES = 5  # test files for every mutant
+MOST_FILES = 15  # test files for a mutant that survives the first ones
 
 _ORDER: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE,
@@ -87,12 +86,12 @@ class Place(NamedTuple):
     file: str
     line: int
     block: str  # "file:function/number of the block", as in the reach
-    number: int  # of the node among those of its file
+    number: int  # index of the node in its file
     change: str  # in words
 
     @property
     def name(self) -> str:
-        """The same while other blocks change."""
+        """Identify the place, independent of changes to other blocks."""
         return f"{self.block}: {self.change}"
 
 
@@ -100,13 +99,13 @@ KILLED, SURVIVED, UNENDED, UNREACHED, GONE = "killed", "SURVIVED", "unended", "u
 
 
 class Log:
-    """The sample and its verdicts so far: lines of JSON, which several processes append."""
+    """The sample and its verdicts so far: a file of JSON lines that several processes append to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         entries = [json.loads(line) for line in lines]
-        # Of several lines about one place, the last one holds.
+        # The last line about a place wins.
         self.entries = {entry["name"]: entry for entry in entries}
 
     def write(self, place: Place, state: str = "", by: str = "") -> None:
@@ -124,7 +123,7 @@ def files() -> list[str]:
 
 
 def changed(node: ast.AST) -> ast.AST | None:
-    """The node with its fault, or None if this kind is left alone."""
+    """Return the mutated node, or None if nodes of this kind are not mutated."""
     new = copy.deepcopy(node)
     match new:
         case ast.Compare(ops=[op]):
@@ -252,15 +251,15 @@ def pytest_sessionfinish():
 
 
 def copied(folder: Path) -> None:
-    """All that tests may read, in a folder of its own."""
+    """Copy everything that tests may read into a folder."""
     left_out = shutil.ignore_patterns("__pycache__", ".*", "build", "runs", "*.egg-info")
     shutil.copytree(run.ROOT, folder, ignore=left_out, dirs_exist_ok=True)
 
 
 def note_reach(tests: list[str]) -> None:
-    """Run tests once, on a package that notes which blocks each of them runs.
+    """Run tests once on an instrumented package, and record which blocks each of them runs.
 
-    What is noted of other tests stays.
+    The records of other tests are kept.
     """
     REACH.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
@@ -288,14 +287,14 @@ def note_reach(tests: list[str]) -> None:
 
 
 def put(path: Path, text: str) -> None:
-    """Another text for a module. Its bytecode goes too: that is not always seen to be old."""
+    """Replace the text of a module, and delete its bytecode, which Python may think is current."""
     path.write_text(text, encoding="utf-8")
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
         compiled.unlink()
 
 
 def judged_long(folder: Path, place: Place, tests: list[list[str]]) -> tuple[str, str]:
-    """What groups of tests say about a place's fault, each in a new process: state and why."""
+    """Judge a mutant by groups of tests, each in a new process; return the state and the reason."""
     good = (run.ROOT / place.file).read_text(encoding="utf-8")
     verdict = SURVIVED, ""
     for group in tests:
@@ -318,7 +317,7 @@ def judged_long(folder: Path, place: Place, tests: list[list[str]]) -> tuple[str
 
 
 def judged(folder: Path, tests: list[str]) -> tuple[str, str]:
-    """What tests say about the package in a folder, in a new process: state and why."""
+    """Run tests on the package in a folder, in a new process; return the state and the reason."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-m", "not slow"]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -328,16 +327,16 @@ def judged(folder: Path, tests: list[str]) -> tuple[str, str]:
         )
     except subprocess.TimeoutExpired:
         return UNENDED, f"the tests did not end within {LONGEST_S} s"
-    if done.returncode in (0, 5):  # passed, or all left out
+    if done.returncode in (0, 5):  # passed, or no tests selected
         return SURVIVED, ""
     if done.returncode == 4:  # not a verdict: pytest knows no such test
-        sys.exit(f"Note the reach anew (--reach).\n{done.stdout}{done.stderr}")
+        sys.exit(f"The recorded reach is stale: run --reach again.\n{done.stdout}{done.stderr}")
     failed = re.search(r"^(?:FAILED|ERROR) (\S+?(?:::.+?)?)(?: - |$)", done.stdout, re.MULTILINE)
     return KILLED, failed[1] if failed else f"exit status {done.returncode}"
 
 
 def patch(place: Place) -> None:
-    """Put the place's fault into this process: new code for the function around it."""
+    """Apply a mutant to this process by replacing the code of the function around it."""
     whole = compile(broken(place), place.file, "exec")
     names = place.block.partition(":")[2].partition("/")[0].split(".")
     live: Any = importlib.import_module(place.file.removesuffix(".py").replace("/", "."))
@@ -347,13 +346,13 @@ def patch(place: Place) -> None:
         live = live.__dict__[name]
         live = getattr(live, "__func__", None) or getattr(live, "fget", None) or live
         live = inspect.unwrap(getattr(live, "func", live))
-        if isinstance(live, FunctionType):  # what stands inside it is part of its code
+        if isinstance(live, FunctionType):  # inner functions are constants of its code
             break
     live.__code__ = code
 
 
 class Quick:
-    """A plugin of pytest: judges mutants by tests that it has collected."""
+    """A pytest plugin that judges mutants by the collected tests."""
 
     def __init__(self, chosen: list[Place], log: Log, folder: Path):
         self._chosen, self._log, self._folder = chosen, log, folder
@@ -377,7 +376,7 @@ class Quick:
         return True
 
     def _passes(self, session: pytest.Session, test: str) -> bool:
-        """Whether a test that failed does so because of the mutant."""
+        """Check that a failed test passes without the mutant."""
         if test not in self._fit:
             items = [item for item in session.items if item.nodeid == test]
             self._fit[test] = not items or self._judged(items, None)[0] == SURVIVED
@@ -403,7 +402,7 @@ class Quick:
         return (SURVIVED, "") if answer == SURVIVED else (KILLED, answer or "the process ended")
 
     def _run(self, items: list[pytest.Item], place: Place | None, writer: int) -> None:
-        """In the fork: tests until one fails."""
+        """Run tests in the fork until one fails."""
         answer = ""
         try:
             sink = os.open(os.devnull, os.O_WRONLY)
@@ -413,7 +412,7 @@ class Quick:
             if place is not None:
                 try:
                     patch(place)
-                except (LookupError, ValueError):  # it is judged the long way
+                except (LookupError, ValueError):  # judged later, in fresh processes
                     items = []
             for item, following in zip(items, [*items[1:], None], strict=True):
                 reports = runtestprotocol(item, nextitem=following, log=False)
@@ -428,7 +427,7 @@ class Quick:
 
 @cache
 def imports(file: str) -> frozenset[str]:
-    """The modules that a file imports, and the names from them."""
+    """Return the modules that a file imports, and the names that it imports from them."""
     tree = ast.parse((run.ROOT / file).read_text(encoding="utf-8"))
     names = set[str]()
     for node in ast.walk(tree):
@@ -446,7 +445,7 @@ def importers(file: str, among: list[str]) -> list[str]:
 
 @cache
 def tests_near(file: str) -> list[str]:
-    """A file's doctests, and the test files that have most to do with it, the nearest first."""
+    """List a file's doctests and the test files that are most relevant to it, the nearest first."""
     found = [path for test in TESTS for path in [run.ROOT / test, *(run.ROOT / test).rglob("*.py")]]
     tests = [str(path.relative_to(run.ROOT)) for path in found if path.name.startswith("test_")]
     tests.remove(COUNTS_STEPS)
@@ -454,7 +453,7 @@ def tests_near(file: str) -> list[str]:
     room = f"tests/unit/{Path(file).relative_to('dragoman').parent}/"
     word = re.compile(rf"(?<![a-z]){Path(file).stem}(?![a-z])")
 
-    # Nobody imports a command: its tests call it by its name.
+    # No test imports a command: its tests call it by name.
     command = f'"{Path(file).stem}"' if file.startswith("dragoman/cli/") else ""
 
     def nearness(test: str) -> int:
@@ -464,13 +463,13 @@ def tests_near(file: str) -> list[str]:
         near = 8 * uses + 2 * (test in of_users)
         return near + 3 * test.startswith(room) + 4 * bool(word.search(test)) + min(mentions, 4)
 
-    # Less than 3: neither of its room, nor about it.
+    # Files below 3 are neither in its room nor about it.
     near = sorted((test for test in tests if nearness(test) > 2), key=nearness, reverse=True)
     return [file, *near[:MOST_FILES]]
 
 
 def tests_of(block: str, noted: dict[str, dict]) -> list[str]:
-    """The quickest tests that run a block."""
+    """List the fastest tests that run a block."""
     seconds = noted["seconds"]
     tests = sorted(noted["reach"].get(block, []), key=lambda test: seconds[test])
     chosen: list[str] = []
@@ -487,7 +486,7 @@ def tests_of(block: str, noted: dict[str, dict]) -> list[str]:
 
 
 def sample(count: int, seed: int, under: str) -> list[Place]:
-    """Random places, at most one for each block: faults of one block are noticed by one test."""
+    """Draw random places, at most one in each block: one test often kills all of a block."""
     by_block: dict[str, list[Place]] = defaultdict(list)
     for file in files():
         if file.startswith(under):
@@ -510,7 +509,7 @@ def told(log: Log, place: Place, state: str, by: str) -> None:
 
 
 def to_judge(log: Log, count: int, seed: int, under: str, again: bool) -> list[Place]:
-    """The places of a sample that have no verdict yet, as they are in the code of today."""
+    """List the places of a sample without a verdict, at their positions in the current code."""
     there = {*files()} & {entry["file"] for entry in log.entries.values()}
     now = {place.name: place for file in there for place in places(file)}
     for name, entry in log.entries.items():

@@ -1,5 +1,4 @@
-"""The mutants of `run.py` fit the code as it is now. Whether tests notice them, `run.py` itself
-tells."""
+"""The mutants of `run.py` fit the current code. `run.py` itself checks that tests kill them."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Random mutants: where they stand, who judges them, and how a sample goes on after a break."""
+"""Random mutants: where they are placed, which tests judge them, and how a sample resumes."""
 
 import importlib
 import sys

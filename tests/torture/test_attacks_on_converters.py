@@ -177,7 +177,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "sparse weights": (lambda folder: os.truncate(folder / "model.safetensors", 10**12), "at most"),
     "forged pieces": (contents("source.spm", b"\x0a\xff"), "SentencePiece model cannot be read"),
-    "weights that are none": (contents("model.safetensors", b"\xff" * 40), "cannot be read"),
+    "invalid weights": (contents("model.safetensors", b"\xff" * 40), "cannot be read"),
     "flat embeddings": (
         weights(**{"model.shared.weight": np.zeros(59, np.float32)}),
         "has shape (59,)",

@@ -698,7 +698,7 @@ PATIENT = ConnectionLimits(connections=6, receive_s=HANG, idle_s=HANG)
     ids=["nothing", "a part of a head", "a request that is answered", "a part of a body"],
 )
 def test_connections_on_which_nothing_comes_make_room_for_new_ones(service, sent) -> None:
-    """The client with most connections loses the one that has been silent longest."""
+    """The client with most connections loses its longest silent connection."""
     with running(service, PATIENT) as address, contextlib.ExitStack() as opened:
         held = [
             opened.enter_context(connect(address, f"127.0.0.{client}"))
