@@ -46,8 +46,8 @@ from dragoman.config import Config, DecodingConfig, make_config
 from dragoman.data.batches import Batch, collate, pad
 from dragoman.data.prepare import prepare
 from dragoman.decode.search.device import DeviceSearch
-from dragoman.engine.torch_engine import TorchEngine, pick_device
-from dragoman.model.build import Model, build_model
+from dragoman.engine.torch_engine import TorchEngine
+from dragoman.model.build import Model, build_model, pick_device
 from dragoman.model.transformer import Transformer
 from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary

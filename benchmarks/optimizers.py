@@ -22,9 +22,8 @@ import numpy as np
 import torch
 
 from dragoman.config import make_config
-from dragoman.data.prepare import Dataset, open_prepared, prepared_settings
-from dragoman.engine.torch_engine import pick_device
-from dragoman.model.build import build_model, parameter_count
+from dragoman.data.dataset import Dataset, open_prepared, prepared_settings
+from dragoman.model.build import build_model, parameter_count, pick_device
 from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.cost import fitting_micro_batch
 from dragoman.training.journal import NoJournal

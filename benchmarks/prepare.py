@@ -34,7 +34,7 @@ import sentencepiece
 
 from dragoman.config import make_config
 from dragoman.data.batches import BatchPlan
-from dragoman.data.prepare import open_prepared
+from dragoman.data.dataset import open_prepared
 from dragoman.text.parallel import read_pairs
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -19,7 +19,8 @@ import torch
 from peers import TorchTransformer, peer_step
 
 from dragoman.config import Config, make_config
-from dragoman.data.prepare import Dataset, prepare
+from dragoman.data.dataset import Dataset
+from dragoman.data.prepare import prepare
 from dragoman.model.build import build_model
 from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.optimizer import make_optimizer

@@ -18,13 +18,13 @@ import torch
 from rich.console import Console
 
 from dragoman.config.settings import did_you_mean
-from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError
 from dragoman.lab.compare.corpora import CorpusFiles
 from dragoman.lab.compare.figures import Table
 from dragoman.lab.compare.html_report import as_text
 from dragoman.lab.compare.runs import Study, claim_folder, cores, default_jobs, run_all
 from dragoman.lab.compare.systems import Scale, System
+from dragoman.model.build import pick_device
 from dragoman.storage.files import storage_errors, write_atomically
 from studies import (
     block,

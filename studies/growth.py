@@ -25,12 +25,11 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, make_config
-from dragoman.engine.torch_engine import pick_device
 from dragoman.lab.architectures.recurrent import Recurrence
 from dragoman.lab.compare.figures import Figure, LineChart, Series, Table
 from dragoman.lab.compare.runs import Study
 from dragoman.model.attention import Attention
-from dragoman.model.build import Model, build_model
+from dragoman.model.build import Model, build_model, pick_device
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.loss import smoothed_cross_entropy
 from studies.finding import Claim, Finding, named

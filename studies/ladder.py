@@ -30,11 +30,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import RunError
 from dragoman.lab.compare.corpora import ALSO, CorpusFiles
 from dragoman.lab.compare.runs import Result, Study, claim_folder, cores, default_jobs, run_all
 from dragoman.lab.compare.systems import Scale, System
+from dragoman.model.build import pick_device
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.training.journal import LOG
 from studies.ladder_page import PAGE, as_page, write_page

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.data.prepare import Sentences
+from dragoman.data.dataset import Sentences
 from dragoman.lab.compare.corpora import ALSO
 from dragoman.lab.compare.figures import Figure, LineChart, Series
 from dragoman.lab.compare.runs import Study

@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman.cli.arguments import argument, option
 from dragoman.cli.options import FROM, JSON, TO
 from dragoman.config import Corpus
-from dragoman.data.prepare import name_languages
+from dragoman.data.dataset import name_languages
 from dragoman.errors import ConfigError, CorpusError, escaped
 from dragoman.storage.files import storage_errors, writing
 from dragoman.text.doctor import CorpusReport, HeldOut, examine, fix

@@ -34,7 +34,8 @@ def command(
     """
     from dragoman.bundle.folder import read_bundle
     from dragoman.convert.hub import model_folder
-    from dragoman.data.prepare import name_languages, prepare
+    from dragoman.data.dataset import name_languages
+    from dragoman.data.prepare import prepare
     from dragoman.storage.files import storage_errors
 
     if not out:

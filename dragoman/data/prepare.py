@@ -23,12 +23,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from dragoman.config import Config, Corpus, TextConfig, flatten, from_tree, write_toml
-from dragoman.config.settings import read_toml
+from dragoman.config import Config, Corpus, TextConfig, write_toml
+from dragoman.data.dataset import (
+    FACTS,
+    SETTINGS,
+    Dataset,
+    Sentences,
+    name_languages,
+    open_prepared,
+    read_sentences,
+)
 from dragoman.data.prepare_workers import (
     CopyJob,
     SentenceRange,
@@ -46,14 +53,13 @@ from dragoman.data.store import (
     RaggedFile,
     RaggedFileWriter,
     Side,
-    Store,
     StoreWriter,
     is_marked,
     line_of,
     map_array,
     type_of_ids,
 )
-from dragoman.errors import BundleError, ConfigError, CorpusError, RunError
+from dragoman.errors import ConfigError, CorpusError
 from dragoman.text.alignment import find_alarms, places_of_blocks
 from dragoman.text.codec import Codec
 from dragoman.text.doctor import (
@@ -62,17 +68,13 @@ from dragoman.text.doctor import (
     add_repeats,
     are_usable,
     held_out_key,
-    is_usable,
     normalised,
     observe,
 )
 from dragoman.text.languages import Languages
 from dragoman.text.parallel import (
     Pair,
-    language_of,
-    languages_of_tsv,
     paired_shards,
-    read_pairs,
     shards,
     where_the_sides_part,
 )
@@ -81,46 +83,8 @@ from dragoman.text.repeats import Repeats
 _HELD_OUT_SHARE = 0.05
 SENTENCES_TO_LEARN_FROM = 1_000_000
 _BLOCK = 2**20  # sentences or pairs in memory
-_SETTINGS = "prepared.toml"
 _BYTE = np.dtype(np.uint8)
 _DRAWN = np.dtype([("draw", np.float64), ("corpus", np.int64), ("line", np.int64)])
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """Parallel text in memory: a validation or test set."""
-
-    sources: list[str]
-    targets: list[str]
-    tos: list[str]  # the target language of each sentence; empty if unknown
-
-
-@dataclass(frozen=True)
-class Dataset:
-    codec: Codec
-    train: Store
-    valid: Sentences
-    too_long: int
-    notes: list[str]  # problems of the corpus, to be printed
-
-
-def name_languages(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
-    """Fill in missing languages of corpora from their file names."""
-    # Explicit languages win over file names.
-    named = []
-    for corpus in corpora:
-        if corpus.target:
-            source, target = language_of(corpus.source), language_of(corpus.target)
-        else:
-            source, target = languages_of_tsv(corpus.source)
-        named.append(
-            replace(
-                corpus,
-                source_language=corpus.source_language or source,
-                target_language=corpus.target_language or target,
-            )
-        )
-    return tuple(named)
 
 
 def prepare(config: Config, folder: Path, codec: Codec | None = None) -> Dataset:
@@ -189,8 +153,8 @@ def _fill(aside: Path, config: Config, codec: Codec | None) -> None:
         "notes": notes,
         "valid": [valid.sources, valid.targets, valid.tos],
     }
-    (aside / "prepared.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
-    (aside / _SETTINGS).write_text(write_toml(config), encoding="utf-8")
+    (aside / FACTS).write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+    (aside / SETTINGS).write_text(write_toml(config), encoding="utf-8")
 
 
 def _notes(
@@ -249,48 +213,6 @@ def _alarms_of(folder: Path, source: Side, target: Side, corpus: Corpus) -> list
         )
         blocks.append([*map(Pair, (line + 1 for line in place), left, right)])
     return [*map(str, find_alarms(blocks, corpus.source_language, corpus.target_language))]
-
-
-def prepared_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings of text and data that a folder was prepared with, by dotted name."""
-    if not (folder / _SETTINGS).is_file():
-        raise ConfigError(
-            f"{folder} contains no prepared data: run dragoman prepare --out {folder}."
-        )
-    settings = flatten(from_tree(read_toml(folder / _SETTINGS)))
-    return {key: value for key, value in settings.items() if key.startswith(("text.", "data."))}
-
-
-def open_prepared(config: Config, folder: Path) -> Dataset:
-    """Open the result of an earlier `prepare`."""
-    try:
-        facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
-        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        codec = Codec.from_files(files, config.text.tokenizer)
-        train = Store(folder / "train")
-    except (OSError, ValueError, BundleError, RecursionError) as error:
-        raise RunError(
-            f"{folder}: the prepared data cannot be read ({error}). Start a new run."
-        ) from None
-    if not len(train):
-        raise CorpusError(
-            "there are no pairs to train on: all are longer than "
-            f"data.max_length={config.data.max_length} pieces."
-        )
-    valid = read_sentences(config.data.valid) if config.data.valid else Sentences(*facts["valid"])
-    return Dataset(codec, train, valid, facts["too_long"], facts["notes"])
-
-
-def read_sentences(corpora: Iterable[Corpus]) -> Sentences:
-    """Read a validation or test set, dropping pairs with an empty side."""
-    result = Sentences([], [], [])
-    for corpus in name_languages(corpora):
-        for pair in read_pairs(corpus.source, corpus.target):
-            if is_usable(pair):
-                result.sources.append(pair.source)
-                result.targets.append(pair.target)
-                result.tos.append(corpus.target_language)
-    return result
 
 
 def _languages_of(corpora: Iterable[Corpus]) -> Languages:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack, overlo
 
 from dragoman.bundle.folder import UNFINISHED, Bundle, read_bundle
 from dragoman.config import MOST_HYPOTHESES, Config
-from dragoman.convert.hub import model_folders
 from dragoman.decode.pipeline import Pipeline
 from dragoman.decode.query import Hypotheses, Query, Search
 from dragoman.decode.request import Options, Request
@@ -106,6 +105,9 @@ class Translator:
         from `text`. `later` allows an engine on a GPU to be created by the first search, which then
         raises any errors of loading it.
         """
+        # Imported late: the hub brings the converters along, which translating does not need.
+        from dragoman.convert.hub import model_folders
+
         folders = model_folders(model, source, target, text)
         bundles = [read_bundle(folder) for folder in folders]
         codec = bundles[0].codec

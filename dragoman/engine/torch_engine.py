@@ -17,9 +17,9 @@ from torch.overrides import TorchFunctionMode
 from dragoman.bundle.folder import Bundle
 from dragoman.data.batches import collate, pad
 from dragoman.engine.protocol import BannedTokens, Engine, Inspector, Step, alignment_layer
-from dragoman.errors import BundleError, ConfigError, TranslationError
+from dragoman.errors import BundleError, TranslationError
 from dragoman.model.attention import PackedLayout
-from dragoman.model.build import Model, build_model
+from dragoman.model.build import Model, build_model, pick_device
 from dragoman.model.kernels import usable
 from dragoman.model.transformer import Transformer
 from dragoman.model.weights import check_weights, get_weights, set_weights
@@ -27,32 +27,6 @@ from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
 
 _LOGITS = 2**28  # logits to compute at a time when scoring given translations
-
-
-def pick_device(name: str = "auto") -> torch.device:
-    """Return the device of this name; "auto" prefers a GPU."""
-    if name == "auto":
-        name = (
-            "cuda"
-            if torch.cuda.is_available()
-            else "mps"
-            if torch.backends.mps.is_available()
-            else "cpu"
-        )
-    available = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if name not in available:
-        raise ConfigError(f"device {name!r} is unknown; it can be auto, cpu, cuda, mps.")
-    if not available[name]:
-        raise ConfigError(f"device {name!r} is not available here; try --device auto.")
-    # cuDNN's attention seems to cost time for each new shape, and our batches have thousands
-    # (docs/LOG.md).
-    if name == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)
-    return torch.device(name)
 
 
 def _parts(flat: Flat) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

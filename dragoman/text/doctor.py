@@ -20,7 +20,7 @@ import numpy as np
 
 from dragoman.text.alignment import Alarm, Sample, find_alarms
 from dragoman.text.likeness import MARGIN, Likeness
-from dragoman.text.parallel import MADE, Pair
+from dragoman.text.parallel import MADE, Pair, is_usable
 from dragoman.text.repeats import Repeats, hash64, hash_all
 
 FIRST_LINES_SHOWN = 3
@@ -131,11 +131,6 @@ class HeldOut:
             sources.add(hash64(normalised(pair.source)))
             targets.add(hash64(normalised(pair.target)))
         return cls(frozenset(sources), frozenset(targets))
-
-
-def is_usable(pair: Pair) -> bool:
-    """True if neither side is blank."""
-    return bool(pair.source.strip()) and bool(pair.target.strip())
 
 
 def normalised(text: str) -> str:

@@ -43,6 +43,11 @@ class Pair(NamedTuple):
     crlf: bool = False  # True if either line ended in CR LF
 
 
+def is_usable(pair: Pair) -> bool:
+    """True if neither side is blank."""
+    return bool(pair.source.strip()) and bool(pair.target.strip())
+
+
 def read_lines(path: str | Path, keep_cr: bool = False) -> Iterator[str]:
     """Yield the decoded lines of a text file; raise a CorpusError that locates invalid UTF-8."""
     with open_bytes(path) as file:

@@ -20,8 +20,8 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from dragoman.config.settings import environment_number
-from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError, DragomanError, RunError
+from dragoman.model.build import pick_device
 from dragoman.model.transformer import Transformer
 from dragoman.model.transformer_layers import DecoderLayer
 

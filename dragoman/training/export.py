@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dragoman.bundle.folder import UNFINISHED, Bundle, write_bundle
 from dragoman.config import Config
-from dragoman.data.prepare import Dataset, Sentences
+from dragoman.data.dataset import Dataset, Sentences
 from dragoman.errors import escaped
 from dragoman.model.build import Model, parameter_count
 from dragoman.model.weights import get_weights, set_weights

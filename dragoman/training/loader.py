@@ -30,8 +30,8 @@ from dragoman.data.batches import (
     micro_batches,
     rng,
 )
+from dragoman.data.dataset import name_languages
 from dragoman.data.order import Mixture, mixing_weights
-from dragoman.data.prepare import name_languages
 from dragoman.data.store import Store
 from dragoman.errors import RunError
 from dragoman.text.codec import Codec

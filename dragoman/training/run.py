@@ -19,12 +19,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dragoman.bundle.folder import Bundle, read_bundle
+from dragoman.bundle.folder import Bundle
 from dragoman.config import Config, Corpus, beyond_plain, model_summary
 from dragoman.config.settings import to_tree
 from dragoman.config.variants import ARCHITECTURES
-from dragoman.convert.hub import model_folder
-from dragoman.data.prepare import Dataset, name_languages, open_prepared, prepare, read_sentences
+from dragoman.data.dataset import Dataset, name_languages, open_prepared, read_sentences
 from dragoman.errors import ConfigError, escaped
 from dragoman.model.build import build_model, parameter_count
 from dragoman.model.weights import set_weights
@@ -43,13 +42,13 @@ from dragoman.training.run_folder import (
     is_finished,
     locked,
     new_config,
+    read_parent,
     resumed_config,
     save_parent_card,
     unused_by_fine_tuning,
     write_settings,
 )
 from dragoman.training.trainer import Trainer
-from dragoman.training.watch import log_sentences
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def _settings_and_data(
             return config, None
         return config, open_prepared(config, Path(config.data.prepared or folder / DATA))
     config = new_config(folder, requested)
-    parent = read_bundle(model_folder(config.training.init)) if config.training.init else None
+    parent = read_parent(config) if config.training.init else None
     codec = parent.codec if parent is not None else None
     if parent is not None:
         save_parent_card(folder, parent, config.training.init)
@@ -145,6 +144,9 @@ def _settings_and_data(
                 f"training.init={config.training.init}."
             )
     else:
+        # Imported late: a run that resumes or uses a prepared folder needs no checks of corpora.
+        from dragoman.data.prepare import prepare
+
         with storage_errors(f"preparing the data in {folder}"):
             data = prepare(config, folder / DATA, codec)
     write_settings(folder, config)
@@ -215,7 +217,7 @@ def _make_trainer(
             config, data, model, device, checkpoints, progress, restore=True, ranks=ranks
         )
     if config.training.init:
-        _take_weights(model, read_bundle(model_folder(config.training.init)))
+        _take_weights(model, read_parent(config))
     progress = Progress(
         micro_batch_tokens=ranks.all_reduce_min(
             fitting_micro_batch(config, len(codec.target), device)
@@ -248,7 +250,9 @@ def _train(
 
         def at_validation() -> None:
             if is_watched and trainer.ranks.is_main:
-                log_sentences(trainer, journal)
+                watched = trainer.validator.watch(trainer.data.valid)
+                for number, (texts, attention) in enumerate(watched, start=1):
+                    journal.sentence(trainer.progress.step, number, texts, attention)
 
         if is_watched:
             console.print(f"watch it with: tensorboard --logdir {folder}")

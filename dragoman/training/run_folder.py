@@ -27,8 +27,7 @@ from dragoman.config import (
 )
 from dragoman.config.presets import FINE_TUNING, PRESETS
 from dragoman.config.settings import read_toml, to_tree
-from dragoman.convert.hub import model_folder
-from dragoman.data.prepare import prepared_settings
+from dragoman.data.dataset import prepared_settings
 from dragoman.errors import ConfigError, RunError
 from dragoman.storage.files import is_partial, lock, storage_errors, write_atomically
 from dragoman.text.parallel import open_bytes
@@ -147,7 +146,7 @@ def _sweep(folder: Path) -> None:
 
 def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
     """Take model, pieces, search and a gentle rate from the bundle, unless set explicitly."""
-    bundle = read_bundle(model_folder(config.training.init))
+    bundle = read_parent(config)
     if not bundle.codec.framing.is_own:
         raise ConfigError(
             f"training.init={config.training.init}: train cannot frame sentences as this model "
@@ -162,6 +161,14 @@ def _fine_tuned(config: Config, named: Mapping[str, Any]) -> Config:
         # An explicit rate, or Muon's, comes with its own schedule.
         inherited |= FINE_TUNING
     return replace(config, {name: v for name, v in inherited.items() if name not in named})
+
+
+def read_parent(config: Config) -> Bundle:
+    """Read the bundle that fine-tuning starts from."""
+    # Imported late: only fine-tuning needs the hub, which brings the converters along.
+    from dragoman.convert.hub import model_folder
+
+    return read_bundle(model_folder(config.training.init))
 
 
 def save_parent_card(folder: Path, parent: Bundle, name: str) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from dragoman.config import Config
 from dragoman.data.batches import Batch, dummy_batch, split_batch
-from dragoman.data.prepare import Dataset
+from dragoman.data.dataset import Dataset
 from dragoman.errors import RunError
 from dragoman.model.build import Model
 from dragoman.model.weights import full_tensor, get_weights, set_weights

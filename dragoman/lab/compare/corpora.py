@@ -17,12 +17,11 @@ import numpy as np
 
 from dragoman.config import Corpus
 from dragoman.data.batches import rng
-from dragoman.data.prepare import Sentences, read_sentences
+from dragoman.data.dataset import Sentences, read_sentences
 from dragoman.errors import CorpusError
 from dragoman.lab.compare.systems import Scale
 from dragoman.storage.files import write_atomically
-from dragoman.text.doctor import is_usable
-from dragoman.text.parallel import read_pairs, unpacked_name
+from dragoman.text.parallel import is_usable, read_pairs, unpacked_name
 
 Files = tuple[str, str]
 Pairs = list[tuple[str, str]]

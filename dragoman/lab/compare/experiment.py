@@ -23,7 +23,6 @@ from rich.console import Console
 
 from dragoman.config import make_config
 from dragoman.config.settings import read_toml
-from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError
 from dragoman.lab.compare.corpora import CorpusFiles
 from dragoman.lab.compare.figures import Figure, LineChart, Series, Table
@@ -31,6 +30,7 @@ from dragoman.lab.compare.html_report import as_text, definition_list, draw, pag
 from dragoman.lab.compare.runs import Result, Study, claim_folder, cores, default_jobs, run_all
 from dragoman.lab.compare.seed_statistics import interval, spread
 from dragoman.lab.compare.systems import Scale, System
+from dragoman.model.build import pick_device
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.text.metrics import compare as paired_bootstrap
 

@@ -28,7 +28,8 @@ from dragoman.bundle.folder import MANIFEST
 from dragoman.config import Config, make_config, replace
 from dragoman.config.settings import to_tree
 from dragoman.data.batches import BatchPlan
-from dragoman.data.prepare import Dataset, open_prepared, prepare
+from dragoman.data.dataset import Dataset, open_prepared
+from dragoman.data.prepare import prepare
 from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
 from dragoman.inspect.translator import InspectableTranslator

@@ -22,7 +22,6 @@ from rich.console import Console
 
 from dragoman.config.schema import parse_set
 from dragoman.config.settings import read_toml
-from dragoman.engine.torch_engine import pick_device
 from dragoman.errors import ConfigError
 from dragoman.lab.compare.corpora import CorpusFiles
 from dragoman.lab.compare.figures import BarChart, Figure, LineChart, Series, Table
@@ -30,6 +29,7 @@ from dragoman.lab.compare.html_report import as_text, definition_list, draw, pag
 from dragoman.lab.compare.runs import Study, claim_folder, default_jobs, run_all
 from dragoman.lab.compare.seed_statistics import interval, spread
 from dragoman.lab.compare.systems import Scale, System
+from dragoman.model.build import pick_device
 from dragoman.storage.files import storage_errors, write_atomically
 
 _FACTS, _PAGE, _TEXT = "sweep.json", "report.html", "report.txt"

@@ -8,10 +8,10 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from dragoman.config import Corpus
-from dragoman.data.prepare import Sentences
+from dragoman.data.dataset import Sentences
 from dragoman.errors import ConfigError
 from dragoman.training.run import train
-from dragoman.training.watch import CELL, LONGEST, WATCHED, watched_rows
+from dragoman.training.validation import CELL, LONGEST, WATCHED, watched_rows
 from tests.conftest import SHORT_SEARCH, SMALL, toy_pairs, write_corpus
 
 SETTINGS = {
