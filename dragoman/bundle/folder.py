@@ -31,12 +31,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
-from dragoman.bundle.gate import Gate
+from dragoman.bundle.adapter import Gate, adapted, factors
 from dragoman.bundle.int8 import SCALES, dequantize, misfit
-from dragoman.bundle.low_rank import adapted, factors
 from dragoman.bundle.plain_weights import check_plain_weights, plain_weights
 from dragoman.config import Config, beyond_plain, from_tree, write_toml
 from dragoman.errors import BundleError, ConfigError
+from dragoman.storage.binary import tensors
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.storage.prefetch import PRETRAINED as PRETRAINED
 from dragoman.storage.prefetch import WEIGHTS, Content, take_prefetched
@@ -47,7 +47,6 @@ from dragoman.storage.safe_read import (
     parse_toml,
     read_regular,
 )
-from dragoman.storage.tensors import tensors
 from dragoman.storage.version import __version__
 from dragoman.text.codec import CODEC_FILES, Codec
 from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
@@ -88,7 +87,7 @@ class Bundle:
     shortlist: Shortlist | None = None
     # "onnx" if it was made for that engine, which then runs it by default.
     engine: str = "auto"
-    # Low-rank matrices to be added to the weights (`low_rank`), and for which sentences (`gate`).
+    # Low-rank matrices to be added to the weights, and perhaps a gate (`adapter.py`).
     adapter: Mapping[str, np.ndarray] | None = None
     # The largest output of each norm and attention, by name; empty if not measured.
     ranges: Mapping[str, float] = field(default_factory=dict)

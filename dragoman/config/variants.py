@@ -2,16 +2,18 @@
 
 Settings take their choices and help texts from these tables, error messages their reasons, and the
 fast code paths ask them what they support. The code of a variant is in `dragoman/model`, in a table
-with the same names. To add a variant, add an entry here and a class there; a module of your own can
-do so before a config is read (docs/variants.md).
+with the same names (`Implementations`). To add a variant, add an entry here and a class there; a
+module of your own can do so before a config is read (docs/variants.md).
 """
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from dragoman.config.plugins import Registry
 
+T = TypeVar("T")
 # Settings by dotted name: settings["model.d_model"]
 Settings = Mapping[str, Any]
 
@@ -71,6 +73,26 @@ class Objective(Variant):
     """A training objective. `copies`: the size of its batches, as a multiple of the usual one."""
 
     copies: Callable[[Any], int] = lambda training: 1
+
+
+class Implementations(dict[str, T]):
+    """Classes by the names of their variants.
+
+    Looking up a missing class imports the module that the variant names. That module adds the
+    class to this table.
+    """
+
+    def __init__(self, variants: Mapping[str, Variant], classes: Mapping[str, T]):
+        super().__init__(classes)
+        self._variants = variants
+
+    def __missing__(self, name: str) -> T:
+        module = self._variants[name].module
+        if module:
+            importlib.import_module(module)
+        if name in self:
+            return self[name]
+        raise KeyError(name)
 
 
 def even_width(settings: Settings) -> Iterator[str]:

@@ -1,10 +1,13 @@
-"""Lay the sentences of a batch end to end, in a small set of shapes.
+"""Lay batches out in a small set of shapes, so that a GPU can record a step and replay it.
 
-    N ids of a side, B sentences.
+    N ids of a side, N target tokens, B sentences, S source, T target positions.
 
-GPU kernels are compiled per shape, and whole steps are recorded once and replayed. So the ids of a
-side are padded to a multiple of a quantum with dummy sentences, which real tokens never attend to
-and the loss masks. The number of sentences is rounded up with empty ones.
+GPU kernels are compiled per shape, and whole steps are recorded once and replayed, so few shapes
+must do. `pack` lays sentences end to end: the ids of a side are padded to a multiple of a quantum
+with dummy sentences, which real tokens never attend to and the loss masks, and the number of
+sentences is rounded up with empty ones. `pad_to_bucket` is for models that need rectangles: both
+sides are padded to a rounded length, and missing rows are copies of the first sentence, whose
+tokens the loss masks.
 """
 
 from dataclasses import dataclass
@@ -16,6 +19,9 @@ from dragoman.data.batches import Batch
 
 # A packed batch is compiled for the smallest of these that covers its longest sentence.
 LENGTHS = (32, 64, 128)
+# Lengths are rounded up to multiples of _FINE, and of _COARSE beyond _SHORT.
+_FINE, _COARSE = 4, 8
+_SHORT = 32
 
 
 class PackedShape(NamedTuple):
@@ -89,6 +95,7 @@ def pack(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> Packed
 
 
 def _round_up(number: int, quantum: int) -> int:
+    # Floor division of the negative number rounds up.
     return -(-number // quantum) * quantum
 
 
@@ -126,3 +133,70 @@ def _positions(starts: np.ndarray) -> np.ndarray:
 
 def _padded(ids: np.ndarray, total: int, value: int) -> np.ndarray:
     return np.concatenate([ids, np.full(total - len(ids), value)])
+
+
+class BucketShape(NamedTuple):
+    sentences: int
+    source: int
+    target: int
+    tokens: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """Lengths of the parts of `BucketedBatch.ints`."""
+        rows = self.sentences
+        return [rows * self.source, rows * self.target, self.tokens, self.tokens]
+
+
+@dataclass(frozen=True)
+class BucketedBatch:
+    """A batch as one array, so that one copy moves it to the GPU; split it by `shape.sizes`.
+
+    The parts: source ids; target_in; indices of target tokens in the flattened (B*T) array;
+    target_out at those indices (-1: padding).
+    """
+
+    shape: BucketShape
+    ints: np.ndarray  # int32
+
+
+def pad_to_bucket(batch: Batch, quantum: int, source_pad: int, target_pad: int) -> BucketedBatch:
+    """Pad a batch to its bucket, its target tokens to a multiple of the quantum."""
+    sentences = _few_bits(len(batch.indices))
+    source, target = (_round_length(side.shape[1]) for side in (batch.source, batch.target_in))
+    tokens = _round_up(len(batch.real), quantum)
+    # The target is wider now, so recompute the flattened indices.
+    rows, columns = np.divmod(batch.real, batch.target_in.shape[1])
+    missing = tokens - len(batch.real)
+    parts = [
+        _widened(batch.source, sentences, source, source_pad),
+        _widened(batch.target_in, sentences, target, target_pad),
+        np.concatenate([rows * target + columns, np.zeros(missing)]),
+        np.concatenate([batch.target_out.ravel()[batch.real], np.full(missing, -1)]),
+    ]
+    shape = BucketShape(sentences, source, target, tokens)
+    return BucketedBatch(shape, np.concatenate(parts, dtype=np.int32, casting="unsafe"))
+
+
+def _few_bits(number: int) -> int:
+    """Round up to a number with four significant bits, which adds less than an eighth.
+
+    >>> [_few_bits(n) for n in (7, 17, 700)]
+    [7, 18, 704]
+    """
+    unit = 1 << max(0, number.bit_length() - 4)
+    return _round_up(number, unit)
+
+
+def _round_length(length: int) -> int:
+    unit = _FINE if length <= _SHORT else _COARSE
+    return _round_up(length, unit)
+
+
+def _widened(ids: np.ndarray, rows: int, columns: int, pad: int) -> np.ndarray:
+    """Pad ids (B, T) to (rows, columns); extra rows repeat the first one."""
+    # Rows that consist of padding would give attention an empty softmax.
+    wide = np.full((rows, columns), pad)
+    wide[: len(ids), : ids.shape[1]] = ids
+    wide[len(ids) :] = wide[0]
+    return wide.ravel()

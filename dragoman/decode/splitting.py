@@ -11,6 +11,7 @@ from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
+from dragoman.text.edits import in_24_hours
 from dragoman.text.glossary import Demand
 from dragoman.text.masks import MASKS, Mask, annotated, masked, words_as_masks
 from dragoman.text.names import NOUNS_IN_CAPITALS, pieces_of_names
@@ -22,6 +23,7 @@ from dragoman.text.segments import (
     split_sentences,
     split_to_fit,
 )
+from dragoman.text.subword import pieces_of_names
 
 _DIGIT = re.compile(r"\d")
 _CHARACTERS_BETWEEN_PAUSES = 5000

@@ -42,7 +42,7 @@ from dragoman.documents.rounds import (
     translate_segments,
 )
 from dragoman.documents.segment import texts
-from dragoman.storage.limits import address_space, limit_process
+from dragoman.storage.limited import address_space, limit_process
 
 _HEAD = struct.Struct(">II")
 _MOST_FILES = 100  # per process, so that leaks of parsers do not add up

@@ -1,4 +1,4 @@
-"""Route each sentence to the model with or without its adapter (`dragoman/bundle/gate.py`)."""
+"""Route each sentence to the model with or without its adapter (`dragoman/bundle/adapter.py`)."""
 
 from collections.abc import Container, Sequence
 from functools import cached_property
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dragoman.bundle.gate import Gate
+from dragoman.bundle.adapter import Gate
 from dragoman.engine.protocol import BannedTokens, Engine, Inspector, Step, group_by_engine
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 
+from dragoman.bundle.adapter import GATE
 from dragoman.bundle.folder import ONNX, Bundle
-from dragoman.bundle.gate import GATE
-from dragoman.engine.adapter_routing import AdapterRouter
 from dragoman.engine.lazy import LazyEngine, can_load_lazily
 from dragoman.engine.protocol import Engine
 from dragoman.errors import ConfigError, needs_torch
@@ -36,6 +35,8 @@ def make_engine(
     model = _engine(replace(bundle, adapter=None), device, engine, threads)
     only_decoder = all(name.startswith("decoder.") for name in bundle.adapter if name != GATE)
     adapted = _engine(bundle.merged(), device, engine, threads, model if only_decoder else None)
+    from dragoman.engine.adapter_routing import AdapterRouter  # few bundles have a gate
+
     return AdapterRouter(model, adapted, bundle.gate)
 
 

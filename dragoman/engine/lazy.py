@@ -12,8 +12,7 @@ from functools import cached_property
 
 from dragoman.bundle.folder import Bundle
 from dragoman.config import beyond_plain
-from dragoman.engine.gpu_warmup import wake_gpu
-from dragoman.engine.gpus import DeviceSlot
+from dragoman.engine.gpus import DeviceSlot, wake_gpu
 from dragoman.engine.protocol import Engine
 from dragoman.errors import needs_torch
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 
 from dragoman.config import ModelConfig, variants
+from dragoman.config.variants import Implementations
 from dragoman.errors import ConfigError
 from dragoman.model.base import Model as Model
-from dragoman.model.implementations import Implementations
 from dragoman.model.transformer import Transformer
 from dragoman.text.vocabulary import Vocabulary
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, variants
-from dragoman.model.implementations import Implementations
+from dragoman.config.variants import Implementations
 from dragoman.model.layers import Linear
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig, variants
+from dragoman.config.variants import Implementations
 from dragoman.errors import TranslationError
-from dragoman.model.implementations import Implementations
 
 
 class Add(nn.Module):

@@ -12,7 +12,7 @@ import math
 from torch import Tensor, nn
 
 from dragoman.config import variants
-from dragoman.model.implementations import Implementations
+from dragoman.config.variants import Implementations
 
 
 def scaled_dot(q: Tensor, k: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config import variants
-from dragoman.model.implementations import Implementations
+from dragoman.config.variants import Implementations
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:

@@ -1,8 +1,8 @@
-"""Parsing in a process of its own, with limits of memory and processor time.
+"""Parse files in a separate process, with limits on memory and processor time.
 
-A parser may need any time and any memory for a file that someone prepared, so it runs in another
-process, which yields rows over a pipe. A file that takes more than its limits gets one error, and
-the process that called goes on.
+A malicious file can make a parser use any amount of either. So the parser runs in another process
+and yields rows over a pipe. A file that exceeds the limits raises an error, and the calling process
+continues.
 """
 
 import importlib
@@ -20,7 +20,6 @@ from typing import Any
 
 from dragoman import errors
 from dragoman.errors import CorpusError, DragomanError
-from dragoman.storage.limits import address_space, limit_process
 
 _MEMORY, _MEMORY_TIMES = 2**28, 20  # bytes, and times the size of the file on top
 _CPU_S, _BYTES_A_SECOND = 20, 50_000  # an honest file is read a hundred times as fast
@@ -90,6 +89,38 @@ def _raise(answer: dict[str, str], name: str, error: type[DragomanError]) -> Non
     if answer["error"] in ("MemoryError", "RecursionError"):
         raise error(f"{name}: it takes too much memory to read, or is nested too deeply.")
     raise RuntimeError(f"reading {name!r}:\n{answer['traceback']}")
+
+
+def address_space() -> int:
+    """Return how many bytes of address space this process has; an upper guess outside Linux."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return 2**30  # more than Python and NumPy take
+
+
+def limit_process(memory: int, cpu_s: int) -> None:
+    """Limit the address space (0: no new limit) and the processor seconds from now on.
+
+    Windows has neither limit, and macOS ignores the first.
+    """
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return
+
+    def lower(which: int, most: int) -> None:
+        _, hard = resource.getrlimit(which)
+        with suppress(ValueError, OSError):
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(which, (most, hard))
+
+    lower(resource.RLIMIT_CORE, 0)
+    if memory:
+        lower(resource.RLIMIT_AS, memory)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    lower(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime) + 1 + cpu_s)
 
 
 def main() -> None:

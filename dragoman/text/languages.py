@@ -10,6 +10,7 @@ from dragoman.storage.safe_read import parse_json
 from dragoman.text.detect import COVERED, Detected, detect, surely_none_of
 
 AUTO = "auto"  # as a source language: detect it
+NOUNS_IN_CAPITALS = ("de",)  # languages that capitalize all nouns
 LANGUAGES_FILE = "languages.json"
 _LONGEST_CODE = 99  # characters of a language's code
 

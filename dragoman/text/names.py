@@ -6,17 +6,16 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib.resources import files
 from operator import add, itemgetter
 from typing import NamedTuple
 
-from dragoman.text.subword import WORD_START
+from dragoman.text.languages import NOUNS_IN_CAPITALS
 
 COUNTED = frozenset(["de", "en", "es", "fr", "pt"])  # languages whose words are known
-NOUNS_IN_CAPITALS = ("de",)  # languages in which a capital tells little
 # Languages that write days, months and languages in small letters.
 SMALL_LETTERS = frozenset(("ca", "es", "fr", "gl", "it", "pt", "ro"))
 _WORD = re.compile(r"(?:[^\W\d_]++|\ufffd++)++")  # with replacement characters of broken bytes
@@ -53,26 +52,6 @@ def name_words(text: str) -> Iterator[re.Match[str]]:
 
 def looks_like_a_name(word: str) -> bool:
     return word[0].isupper() and len(word) >= _LEAST_LETTERS and not word.isupper()
-
-
-def pieces_of_names(pieces: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Generate the pieces of each word in mixed case that has more than one piece.
-
-    A frequent word is a single piece, and the model knows how to translate it.
-
-    >>> [*pieces_of_names(["▁Der", "▁al", "te", "▁Dö", "hl", "▁schläft"])]
-    [['▁Dö', 'hl']]
-    """
-    start = 0
-    for end in range(1, len(pieces) + 1):
-        if end < len(pieces) and not pieces[end].startswith(WORD_START):
-            continue
-        if end - start > 1:
-            word = pieces[start:end]
-            letters = "".join(word)
-            if letters.lower() != letters != letters.upper():
-                yield word
-        start = end
 
 
 def is_known(word: str) -> bool:

@@ -629,3 +629,23 @@ def _replacements(model: bytes) -> Iterator[bytes]:
 SEGMENTERS: dict[str, type[Segmenter]] = {
     "bpe": BytePairs, "word": Words, "character": Characters, "marian": MarianPieces,
 }  # fmt: skip
+
+
+def pieces_of_names(pieces: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Generate the pieces of each word in mixed case that has more than one piece.
+
+    A frequent word is a single piece, and the model knows how to translate it.
+
+    >>> [*pieces_of_names(["▁Der", "▁al", "te", "▁Dö", "hl", "▁schläft"])]
+    [['▁Dö', 'hl']]
+    """
+    start = 0
+    for end in range(1, len(pieces) + 1):
+        if end < len(pieces) and not pieces[end].startswith(WORD_START):
+            continue
+        if end - start > 1:
+            word = pieces[start:end]
+            letters = "".join(word)
+            if letters.lower() != letters != letters.upper():
+                yield word
+        start = end

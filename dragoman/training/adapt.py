@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from dragoman.bundle.adapter import GATE
 from dragoman.bundle.folder import Bundle
-from dragoman.bundle.gate import GATE
 from dragoman.data.batches import rng
 from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator

@@ -17,13 +17,11 @@ import torch
 from torch import Tensor
 
 from dragoman.config import Config
-from dragoman.config.variants import OBJECTIVES
+from dragoman.config.variants import OBJECTIVES, Implementations
 from dragoman.data.batches import Batch, repeat_batch
-from dragoman.data.packing import LENGTHS, PackedShape, pack
-from dragoman.data.padding_buckets import BucketShape, pad_to_bucket
+from dragoman.data.packing import LENGTHS, BucketShape, PackedShape, pack, pad_to_bucket
 from dragoman.model.attention import PackedLayout
 from dragoman.model.build import Model
-from dragoman.model.implementations import Implementations
 from dragoman.model.kernels import copies_at_hand, usable, working_type
 from dragoman.model.transformer import Transformer
 from dragoman.model.weights import is_sharded

@@ -1,4 +1,4 @@
-"""Train an adapter: low-rank factors for a model's matrices (`bundle/low_rank.py`).
+"""Train an adapter: low-rank factors for a model's matrices (`bundle/adapter.py`).
 
     y = W x + U (D x)        W (out, in) stays fixed, U (out, r) and D (r, in) are trained
 
@@ -23,8 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dragoman.bundle.adapter import DOWN, UP
 from dragoman.bundle.folder import Bundle
-from dragoman.bundle.low_rank import DOWN, UP
 from dragoman.data.batches import collate, cut, rng
 from dragoman.errors import ConfigError
 from dragoman.model.build import Model, build_model

@@ -1,4 +1,4 @@
-"""Train the gate that recognizes sentences like the user's (`dragoman/bundle/gate.py`).
+"""Train the gate that recognizes sentences like the user's (`dragoman/bundle/adapter.py`).
 
 A logistic regression separates the user's sentences from others by the mean of a sentence's word
 vectors. It generalizes to words that the user's pairs do not contain, because words of similar
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dragoman.bundle.adapter import Gate
 from dragoman.bundle.folder import Bundle
-from dragoman.bundle.gate import Gate
 
 EMBEDDING = "source_embedding.words.weight"
 PENALTY = 1e-2  # weight of the squared coefficients

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dragoman.data.batches import Batch, collate
-from dragoman.data.padding_buckets import pad_to_bucket
+from dragoman.data.packing import pad_to_bucket
 from dragoman.training.gradients import BucketedGradients, Gradients, make_gradients
 from tests.conftest import small_config, small_model, vocabulary
 

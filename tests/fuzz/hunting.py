@@ -41,6 +41,7 @@ from dragoman.data.store import RaggedFile, RaggedFileWriter
 from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import format_named
 from dragoman.errors import DragomanError
+from dragoman.storage.binary import tensors
 from dragoman.storage.protobuf import (
     bytes_field,
     float_field,
@@ -48,7 +49,6 @@ from dragoman.storage.protobuf import (
     message_fields,
     text_field,
 )
-from dragoman.storage.tensors import tensors
 from dragoman.text.exchange import read_segments
 from dragoman.text.parallel import read_pairs
 from dragoman.text.shortlist import Shortlist

@@ -6,6 +6,7 @@ from dragoman.decode.repairs.searching import SearchingProposer
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
+from dragoman.text.edits import Edit, edited
 from dragoman.text.glossary import lacking
 from dragoman.text.masks import lost
 from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, is_known, lacking_names

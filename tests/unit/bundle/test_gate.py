@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dragoman.bundle.gate import GATE, Gate
+from dragoman.bundle.adapter import GATE, Gate
 from dragoman.errors import BundleError
 
 VOTES = np.array([1.0, -2.0, 0.5, -np.inf], dtype=np.float32)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dragoman.bundle.adapter import GATE
 from dragoman.bundle.folder import Bundle, read_bundle, write_bundle
-from dragoman.bundle.gate import GATE
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from dragoman.engine import gpu_warmup
-from dragoman.engine.gpu_warmup import wake_gpu
+from dragoman.engine import gpus
+from dragoman.engine.gpus import wake_gpu
 
 
 class Driver:
@@ -38,7 +38,7 @@ class Driver:
 def test_wakes_the_first_gpu(monkeypatch, gpus: int, opened: list[int]) -> None:
     driver = Driver(gpus)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
-    gpu_warmup._open_context()
+    gpus._open_context()
     assert driver.asked.is_set()
     assert driver.opened == opened
 
@@ -49,8 +49,8 @@ def test_waking_does_nothing_without_driver_and_compiler(monkeypatch) -> None:
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     monkeypatch.setitem(sys.modules, "triton", None)  # its import fails
-    gpu_warmup._open_context()
-    gpu_warmup._compute_key()
+    gpus._open_context()
+    gpus._compute_key()
 
 
 def test_waking_does_not_block(monkeypatch) -> None:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.names import likeness, name_words, pieces_of_names
+from dragoman.text.names import likeness, name_words
+from dragoman.text.subword import pieces_of_names
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from dragoman.bundle.adapter import adapted
 from dragoman.bundle.folder import Bundle, read_bundle
-from dragoman.bundle.low_rank import adapted
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Translator
 from dragoman.engine.factory import make_engine

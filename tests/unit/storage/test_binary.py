@@ -9,7 +9,7 @@ import safetensors.numpy
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.storage.tensors import tensors
+from dragoman.storage.binary import tensors
 
 NUMBERS = {
     "a.weight": np.arange(6, dtype=np.float32).reshape(2, 3),

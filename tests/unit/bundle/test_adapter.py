@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from dragoman.bundle.adapter import adapted
 from dragoman.bundle.int8 import dequantize, quantize
-from dragoman.bundle.low_rank import adapted
 from dragoman.errors import BundleError
 
 DRAW = np.random.default_rng(1)
