@@ -63,7 +63,7 @@ GERMAN_LEADS = "dragoman/text/german_leads.py"
 TAILS = "dragoman/text/tails.py"
 VERB_RULES = "dragoman/text/verbs.py"
 TERM_PLACING = "dragoman/decode/repairs/placing.py"
-GLOSSARY = "dragoman/text/glossary.py"
+GLOSSARY = "dragoman/text/term_matching.py"
 
 
 class Mutant(NamedTuple):

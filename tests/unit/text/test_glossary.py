@@ -16,8 +16,9 @@ from dragoman.decode.search.beam import beam_search
 from dragoman.decode.search.constraints import constrained_search
 from dragoman.decode.search.task import Phrase, Task
 from dragoman.errors import ConfigError
-from dragoman.text import glossary as glossary_module
-from dragoman.text.glossary import Demand, Glossary, lacking, met
+from dragoman.text import term_matching
+from dragoman.text.glossary import Demand, Glossary, lacking
+from dragoman.text.term_matching import met
 from tests.conftest import small_engine
 
 SOURCES = [[4, 5, 6, 3], [7, 8, 3], [9, 10, 11, 12, 3]]
@@ -354,7 +355,7 @@ def test_matching_pauses_before_each_demand_and_indexing_before_many_terms() -> 
 def test_alternatives_that_do_not_occur_are_not_compiled_to_patterns() -> None:
     """A request may have twenty thousand of them; compiling one takes a millisecond."""
     targets = tuple(f"Gurke{number}" for number in range(300))
-    before = glossary_module._pattern.cache_info().misses
+    before = term_matching._pattern.cache_info().misses
     assert lacking([Demand(targets, True, to="de")], "Die Tomaten sind rot.")
-    assert glossary_module._pattern.cache_info().misses == before
+    assert term_matching._pattern.cache_info().misses == before
     assert not lacking([Demand(("Tomate",), True, to="de")], "Die Tomaten sind rot.")
