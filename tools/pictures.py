@@ -17,15 +17,13 @@ from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig, make_config, variants
 from dragoman.config.plugins import import_lab
 from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
-from dragoman.model.attention import plain_attention
-from dragoman.model.distances import DISTANCES
+from dragoman.model.attention import SIMILARITIES, SPANS, causal_mask, plain_attention
 from dragoman.model.heads import BareHeads
 from dragoman.model.layers import ACTIVATIONS
-from dragoman.model.similarities import SIMILARITIES
-from dragoman.model.spans import SPANS, causal_mask
+from dragoman.model.positions import DISTANCES
 from dragoman.text.lexicon import Model1
 from dragoman.training.loss import smoothed_cross_entropy
-from dragoman.training.schedule import learning_rate
+from dragoman.training.optimizer import learning_rate
 
 FOLDER = Path(__file__).parents[1] / "docs/assets/lectures"
 INK, BLUE, ORANGE, GREEN, PINK = "#7a828c", "#3b82d0", "#d9822b", "#2a9d76", "#b8548f"

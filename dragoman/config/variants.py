@@ -47,7 +47,7 @@ class Position(Variant):
     """A way to represent positions.
 
     `vector`: joined to the words (`model/positions.py`). `in_attention`: acts on the distance
-    between query and key (`model/distances.py`).
+    between query and key (`model/positions.py`).
     """
 
     vector: bool = False

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from dragoman.config import ModelConfig
+from dragoman.model.attention import SIMILARITIES, SPANS, ScaledDot, Similarity, Soft
 from dragoman.model.heads import HEADS, BareHeads, KeysValues, PaperHeads
 from dragoman.model.layers import Linear
 from dragoman.model.positions import JOINS, POSITIONS, Add, PositionVectors, Sinusoidal
-from dragoman.model.similarities import SIMILARITIES, ScaledDot, Similarity
-from dragoman.model.spans import SPANS, Soft
 
 RMS_EPSILON = 1e-6
 MAX_BLOCK = 2**24  # numbers that additive similarity holds in memory

@@ -5,9 +5,10 @@ Each head computes similarities, a softmax over keys, and a weighted sum of valu
     B batch, T queries, S keys, H heads, K features per head, D = H*K. Batch first. Masks are bool,
     True = visible, and broadcast to (B, H, T, S).
 
-Its parts can be chosen independently: `heads` (how heads split the input), `similarities` (how a
-key is compared with a query), `spans` (which keys are visible), `distances` (rotary and relative
-positions).
+Its parts can be chosen independently: how heads split the input (`heads`), how a query is compared
+with a key (`Similarity`), which keys a query sees (`Soft`), and positions that act on the distance
+between the two (`positions`). The paper's parts are here, others are in
+`dragoman.lab.transformer_variants`.
 
 Three code paths give the same result: `plain_attention` is the formula and returns its weights;
 `fused_attention` is torch's kernel, which does not; our kernel takes packed sentences
@@ -15,20 +16,106 @@ without padding (`Attention.packed`). `Attention` uses torch's kernel unless the
 recorded (`record`) or the kernel does not support the chosen parts.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig, variants
-from dragoman.config.variants import POSITIONS
-from dragoman.model.distances import DISTANCES, NoDistances
+from dragoman.config.variants import POSITIONS, Implementations
 from dragoman.model.heads import HEADS, BareHeads, KeysValues, KVCache, PaperHeads, for_each_head
-from dragoman.model.similarities import SIMILARITIES, scaled_dot
-from dragoman.model.spans import SPANS, causal_mask
+from dragoman.model.positions import DISTANCES, NoDistances
+
+
+def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
+    """q·k/√K: without the root, the products grow with K and saturate the softmax."""
+    return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
+
+
+class Similarity(nn.Module):
+    """The interface of all similarities of a query and a key.
+
+    A similarity first transforms queries and keys (`queries`, `keys`: once, so that a cache keeps
+    the result). Then it compares every query with every key (`compare`). A call does both.
+
+    `scale`: the factor of the dot product in torch's kernel, for similarities that it can compute.
+    """
+
+    scale: float | None = None  # torch's default, 1/√K
+
+    def __init__(self, heads: int, features: int):
+        super().__init__()
+        self.heads, self.features = heads, features
+
+    def queries(self, q: Tensor) -> Tensor:
+        return q
+
+    def keys(self, k: Tensor) -> Tensor:
+        return k
+
+    def compare(self, q: Tensor, k: Tensor) -> Tensor:
+        """Compare every query with every key. (B, H, T, S)"""
+        raise NotImplementedError
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.compare(self.queries(q), self.keys(k))
+
+    def multiplications(self, queries: float, keys: float, products: float) -> float:
+        """Multiply-adds for so many queries and keys, of which `products` pairs meet."""
+        return self.heads * self.features * products
+
+
+class ScaledDot(Similarity):
+    """q·k/√K"""
+
+    def compare(self, q: Tensor, k: Tensor) -> Tensor:
+        return scaled_dot(q, k)
+
+
+SIMILARITIES: Implementations[type[Similarity]] = Implementations(
+    variants.SIMILARITIES, {"scaled-dot": ScaledDot}
+)
+
+
+def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
+    """Let each query see the keys up to its own position; the queries are the last of the keys.
+
+    (T, S)
+
+    >>> causal_mask(2, 3).int().tolist()
+    [[1, 1, 0], [1, 1, 1]]
+    """
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+class Soft:
+    """Soft attention: every key that the mask allows has a weight."""
+
+    sees_all = True  # what the mask allows
+
+    def __init__(self, window: int):
+        self.window = window
+
+    def visible(
+        self, mask: Tensor | None, at: int, queries: int, keys: int, device: torch.device
+    ) -> Tensor | None:
+        """Restrict a mask, for queries from position `at` on."""
+        return mask
+
+    def choose(self, weights: Tensor) -> Tensor:
+        return weights
+
+    def pairs(self, queries: np.ndarray, keys: np.ndarray, causal: bool = False) -> float:
+        """Count the pairs of queries and keys in sentences of these lengths."""
+        return float((queries * (queries + 1) / 2 if causal else queries * keys).sum())
+
+
+SPANS: Implementations[type[Soft]] = Implementations(variants.SPANS, {"soft": Soft})
 
 
 class AttentionTrace(NamedTuple):

@@ -27,8 +27,7 @@ from dragoman.training.distributed import SINGLE, DistContext
 from dragoman.training.gradients import GRADIENTS, Gradients
 from dragoman.training.journal import Journal, StepReport
 from dragoman.training.loader import Loader
-from dragoman.training.optimizer import Muon, make_optimizer, optimizer_step
-from dragoman.training.schedule import learning_rate
+from dragoman.training.optimizer import Muon, learning_rate, make_optimizer, optimizer_step
 from dragoman.training.validation import Validator
 
 _LINES_NAMED = 8  # line numbers named when a batch goes wrong

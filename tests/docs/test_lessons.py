@@ -12,7 +12,7 @@ import pytest
 import site_hooks
 
 from dragoman.config import variants
-from dragoman.model.distances import DISTANCES
+from dragoman.model.positions import DISTANCES
 from dragoman.training import run as training
 
 ROOT = Path(__file__).parents[2]

@@ -19,12 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import ModelConfig
-from dragoman.model.attention import AttentionRecord, AttentionTrace
+from dragoman.model.attention import AttentionRecord, AttentionTrace, causal_mask
 from dragoman.model.base import AttentionRecorder, NeuralModel
 from dragoman.model.build import ARCHITECTURES
 from dragoman.model.heads import KeysValues, KVCache
 from dragoman.model.layers import final_norm
-from dragoman.model.spans import causal_mask
 from dragoman.model.transformer import Embedding
 from dragoman.model.transformer_layers import EncoderLayer
 from dragoman.text.vocabulary import Vocabulary

@@ -97,10 +97,8 @@ def scores(config: ModelConfig) -> Panel:
         NormalizedQueriesKeys,
         PlainCosine,
     )
-    from dragoman.model.attention import plain_attention
-    from dragoman.model.distances import DISTANCES, NoDistances
-    from dragoman.model.similarities import SIMILARITIES, scaled_dot
-    from dragoman.model.spans import causal_mask
+    from dragoman.model.attention import SIMILARITIES, causal_mask, plain_attention, scaled_dot
+    from dragoman.model.positions import DISTANCES, NoDistances
 
     title = "Every query meets every key"
     if why := no_attention(config):

@@ -27,17 +27,15 @@ from dragoman.config.settings import build, leaves, to_tree, toml_lines
 from dragoman.decode.search.hypotheses import LENGTH_PENALTIES
 from dragoman.errors import ConfigError
 from dragoman.lab.architectures.recurrent import CELLS
+from dragoman.model.attention import SIMILARITIES, SPANS
 from dragoman.model.build import ARCHITECTURES, build_model, parameter_count
-from dragoman.model.distances import DISTANCES
 from dragoman.model.heads import HEADS
 from dragoman.model.layers import ACTIVATIONS, GATES, NORMS, PLACEMENTS
-from dragoman.model.positions import JOINS, POSITIONS
-from dragoman.model.similarities import SIMILARITIES
-from dragoman.model.spans import SPANS
+from dragoman.model.positions import DISTANCES, JOINS, POSITIONS
 from dragoman.model.transformer import MEMORIES
 from dragoman.text.subword import SEGMENTERS
 from dragoman.training.gradients import GRADIENTS
-from dragoman.training.schedule import SCHEDULES
+from dragoman.training.optimizer import SCHEDULES
 from tests.conftest import vocabulary
 
 TABLES = {

@@ -7,8 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.config import variants
 from dragoman.lab import transformer_variants
-from dragoman.model.attention import plain_attention
-from dragoman.model.similarities import SIMILARITIES, Similarity
+from dragoman.model.attention import SIMILARITIES, Similarity, plain_attention
 from tests.unit.model.test_attention import B, H, K, S, T, inputs
 
 

@@ -4,8 +4,7 @@ import torch
 
 from dragoman.config import variants
 from dragoman.lab.transformer_variants import Local, straight_through
-from dragoman.model.attention import Attention, plain_attention
-from dragoman.model.spans import SPANS, causal_mask
+from dragoman.model.attention import SPANS, Attention, causal_mask, plain_attention
 from tests.conftest import small_config, small_model
 from tests.unit.model.test_attention import MASKS, S, T, inputs
 

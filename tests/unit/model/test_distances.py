@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from dragoman.model.attention import Attention, plain_attention
-from dragoman.model.distances import DISTANCES, FURTHEST, Relative, Rotary, alibi_slopes
+from dragoman.model.positions import DISTANCES, FURTHEST, Relative, Rotary, alibi_slopes
 from tests.conftest import small_config
 from tests.unit.model.test_attention import H, K, inputs
 

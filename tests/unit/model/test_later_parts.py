@@ -12,7 +12,7 @@ from dragoman.model.attention import Attention
 from dragoman.model.heads import for_each_head
 from dragoman.model.layers import Experts, FeedForward, RMSNorm
 from dragoman.model.positions import POSITIONS
-from dragoman.training.schedule import learning_rate
+from dragoman.training.optimizer import learning_rate
 from tests.conftest import small_config
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dragoman.model.attention import SIMILARITIES
 from dragoman.model.build import build_model
-from dragoman.model.similarities import SIMILARITIES
 from tests.conftest import small_config, vocabulary
 
 

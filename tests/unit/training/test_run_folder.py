@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dragoman.bundle.folder import CARD, MANIFEST, PRETRAINED, read_bundle
 from dragoman.config import Corpus
+from dragoman.data import prepare
 from dragoman.errors import BundleError, ConfigError, RunError
 from dragoman.training import run
 from dragoman.training.run_folder import (
@@ -60,7 +61,7 @@ def test_an_interruption_during_preparation_does_not_suggest_resuming(
     tmp_path, monkeypatch, number: int, end: type[BaseException]
 ) -> None:
     source, target = write_corpus(tmp_path, "t", toy_pairs(5))
-    monkeypatch.setattr(run, "prepare", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(prepare, "prepare", lambda *_: os.kill(os.getpid(), number))
     said = io.StringIO()
     with pytest.raises(end):
         run.train(

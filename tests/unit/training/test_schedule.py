@@ -1,7 +1,7 @@
 import pytest
 
 from dragoman.config import make_config
-from dragoman.training.schedule import learning_rate, noam
+from dragoman.training.optimizer import learning_rate, noam
 
 
 def test_noam_equals_the_papers_formula() -> None:
