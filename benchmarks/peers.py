@@ -12,7 +12,7 @@ from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig
 from dragoman.convert.marian import interleaved, layers_to_marian
 from dragoman.model.base import Model
-from dragoman.model.weights import get_weights
+from dragoman.model.build import get_weights
 
 
 class TorchTransformer(nn.Module):

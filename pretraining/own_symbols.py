@@ -4,10 +4,10 @@ Private-use characters, since no text has them: SentencePiece keeps each as a pi
 (vocabulary.py), and the pairs of behaviors.py give it its meaning.
 """
 
-from dragoman.text.masks import LEMMA as LEMMA
-from dragoman.text.masks import MASKS as MASKS
-from dragoman.text.masks import TERM as TERM
-from dragoman.text.masks import TERM_END as TERM_END
+from dragoman.text.vocabulary import LEMMA as LEMMA
+from dragoman.text.vocabulary import MASKS as MASKS
+from dragoman.text.vocabulary import TERM as TERM
+from dragoman.text.vocabulary import TERM_END as TERM_END
 
 CONTEXT = "\ue013"  # after the sentence before
 FORMAL, INFORMAL = "\ue014", "\ue015"

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import safetensors.numpy
@@ -50,7 +50,9 @@ from dragoman.storage.safe_read import (
 from dragoman.storage.version import __version__
 from dragoman.text.codec import CODEC_FILES, Codec
 from dragoman.text.languages import AUTO, LANGUAGES_FILE, Languages, choose_model
-from dragoman.text.shortlist import Shortlist
+
+if TYPE_CHECKING:
+    from dragoman.text.shortlist import Shortlist
 
 _FORMAT = 1
 MANIFEST, _CONFIG, CARD = "manifest.json", "config.toml", "card.json"
@@ -84,7 +86,7 @@ class Bundle:
     codec: Codec
     weights: Mapping[str, np.ndarray]  # as stored: matrices in float, or in int8 with their scales
     card: Mapping[str, Any]
-    shortlist: Shortlist | None = None
+    shortlist: "Shortlist | None" = None
     # "onnx" if it was made for that engine, which then runs it by default.
     engine: str = "auto"
     # Low-rank matrices to be added to the weights, and perhaps a gate (`adapter.py`).
@@ -247,6 +249,8 @@ def read_bundle(folder: str | Path) -> Bundle:
             Gate.of(adapter, len(codec.source))
         shortlist = None
         if SHORTLIST in files:
+            from dragoman.text.shortlist import Shortlist  # few bundles have one
+
             shortlist = Shortlist.from_tensors(
                 read_tensors(files[SHORTLIST]), codec.source, codec.target
             )

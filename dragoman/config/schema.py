@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from dragoman.config.combinations import SIZES, incompatible_settings
 from dragoman.config.old_names import with_current_names
 from dragoman.config.plugins import import_lab
 from dragoman.config.presets import DEFAULT_PRESET, PRESETS
@@ -43,8 +42,10 @@ from dragoman.config.variants import (
     OBJECTIVES,
     POSITIONS,
     SIMILARITIES,
+    SIZES,
     SPANS,
     TABLES,
+    incompatible_settings,
 )
 from dragoman.errors import ConfigError
 

@@ -6,6 +6,12 @@ Each epoch shuffles the pairs and cuts them into windows. Each window is sorted 
 shuffled), cut into batches, and the batches are shuffled. So resuming restores a position instead
 of replaying a history, and memory holds one window, however long the corpus is. A corpus of weight
 w contributes each of its pairs w times per epoch, on average.
+
+Millions of pairs are shuffled without storing their order: the pair at index i is a pure function
+of i and some keys. A Feistel network (Luby & Rackoff 1988) over 2h bits permutes the numbers below
+4^h: a number has two halves, and each round XORs one half with a hash of the other. A result
+outside the range is fed through the network again until it falls inside ("cycle walking", Black &
+Rogaway 2002). The range is at least a quarter of 4^h, so this rarely takes more than a few rounds.
 """
 
 import math
@@ -16,10 +22,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from dragoman.data.order import ROUNDS, Mixture, shuffled
 from dragoman.text.vocabulary import Vocabulary
 
 _WINDOW = 2**18  # pairs that are sorted by length together
+ROUNDS = 6  # of the Feistel network
 
 
 def rng(*key: int) -> np.random.Generator:
@@ -160,7 +166,7 @@ class BatchPlan:
         target_lengths: np.ndarray,
         batch_tokens: int,
         seed: int,
-        mixture: Mixture | None = None,
+        mixture: "Mixture | None" = None,
         window: int = _WINDOW,
     ):
         self._source, self._target = source_lengths, target_lengths
@@ -269,3 +275,86 @@ def micro_batches(
             slices.append(slice(start, row))
             start, longest_source, longest_target = row, s, t
     return [*slices, slice(start, len(source_lengths))]
+
+
+def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
+    """Return the items at some indices of a shuffle of range(size).
+
+    The keys (ROUNDS, uint64) determine the shuffle.
+
+    >>> keys = np.arange(ROUNDS, dtype=np.uint64)
+    >>> sorted(shuffled(np.arange(7), 7, keys).tolist())
+    [0, 1, 2, 3, 4, 5, 6]
+    """
+    # Half of the bits, rounded up, so that 4^half covers the range.
+    half = np.uint64(max(1, -(-(size - 1).bit_length() // 2)))
+    numbers = _network(places.astype(np.uint64), half, keys)
+    while len(outside := np.flatnonzero(numbers >= size)):
+        numbers[outside] = _network(numbers[outside], half, keys)
+    return numbers.astype(np.int64)
+
+
+def _network(numbers: np.ndarray, half: np.uint64, keys: np.ndarray) -> np.ndarray:
+    low = (np.uint64(1) << half) - np.uint64(1)
+    left, right = numbers >> half, numbers & low
+    # Each round is invertible for any hash, so the network is a permutation.
+    for key in keys:
+        left, right = right, left ^ (_hashed(right ^ key) & low)
+    return (left << half) | right
+
+
+def _hashed(numbers: np.ndarray) -> np.ndarray:
+    """Mix the bits with the finalizer of MurmurHash3 (Appleby 2011)."""
+    for factor in (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)):
+        numbers = (numbers ^ (numbers >> np.uint64(33))) * factor
+    mixed: np.ndarray = numbers ^ (numbers >> np.uint64(33))
+    return mixed
+
+
+def mixing_weights(
+    sizes: Sequence[int], weights: Sequence[float], temperature: float
+) -> list[float]:
+    """Return how often the pairs of each corpus are seen in an epoch.
+
+    A corpus visited n times gets a share proportional to n^(1/temperature).
+
+    >>> mixing_weights([900, 100], [1.0, 1.0], 2.0)
+    [0.8333333333333334, 2.5]
+    """
+    visits = np.array(sizes) * np.array(weights)
+    wanted = visits ** (1 / temperature)
+    # Scale the shares so that an epoch keeps its number of visits.
+    wanted *= visits.sum() / wanted.sum()
+    return [float(w / n) if n else 0.0 for w, n in zip(wanted, sizes, strict=True)]
+
+
+class Mixture:
+    """Maps the visits of an epoch to pairs, corpus after corpus.
+
+    A weight's whole part is full passes over the corpus. Its fraction is a partial pass, and the
+    keys decide which pairs it includes.
+    """
+
+    def __init__(self, sizes: Sequence[int], weights: Sequence[float]):
+        self._sizes = np.array(sizes)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        # A positive weight contributes at least one pair, however small it is.
+        least = (self._sizes > 0) & (np.array(weights) > 0)
+        self._ends = np.cumsum(
+            np.maximum(np.rint(self._sizes * np.array(weights)).astype(np.int64), least)
+        )
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def pairs(self, visits: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Return the pair of each visit."""
+        corpora = np.searchsorted(self._ends, visits, side="right")
+        pairs = np.empty_like(visits)
+        for corpus in np.unique(corpora):
+            here = corpora == corpus
+            size = int(self._sizes[corpus])
+            # Visits of a corpus are consecutive; visit i + size is pair i again.
+            first = self._ends[corpus - 1] if corpus else 0
+            pairs[here] = self._starts[corpus] + shuffled((visits[here] - first) % size, size, keys)
+        return pairs

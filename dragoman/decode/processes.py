@@ -10,7 +10,7 @@ its neighbors.
 
 Where the engine cannot be forked, as on a GPU, the processes do the text work and send their
 queries to the process that has it (`remote_search.py`). Queries that come at the same time are
-searched together (`search_server.py`). If the engine does not exist yet (`engine/lazy.py`), it is
+searched together (`search_server.py`). If the engine does not exist yet (`engine/gpus.py`), it is
 created in one or several processes of its own: one Python process could not keep a GPU busy.
 """
 

@@ -15,8 +15,7 @@ from dragoman.decode.query import Hypotheses, Query, SearchOptions
 from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.search.table import SEARCHES, RecordedSearch, Search
 from dragoman.decode.search.task import Observer, Task
-from dragoman.engine.gpus import DeviceSlot
-from dragoman.engine.lazy import LazyEngine
+from dragoman.engine.gpus import DeviceSlot, LazyEngine
 from dragoman.engine.protocol import Engine, group_by_engine
 from dragoman.text.subword import Flat
 

@@ -27,8 +27,7 @@ from dragoman.decode.request import Options, Request
 from dragoman.decode.searcher import Searcher
 from dragoman.decode.translation import Translation
 from dragoman.engine.factory import make_engine
-from dragoman.engine.gpus import DeviceSlot, plan_device_slots
-from dragoman.engine.lazy import LazyEngine
+from dragoman.engine.gpus import DeviceSlot, LazyEngine, plan_device_slots
 from dragoman.engine.protocol import Engine, usable_cores
 from dragoman.errors import BundleError, ConfigError, TranslationError
 from dragoman.text.codec import Codec

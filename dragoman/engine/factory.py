@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from dragoman.bundle.adapter import GATE
 from dragoman.bundle.folder import ONNX, Bundle
-from dragoman.engine.lazy import LazyEngine, can_load_lazily
+from dragoman.engine.gpus import LazyEngine, can_load_lazily
 from dragoman.engine.protocol import Engine
 from dragoman.errors import ConfigError, needs_torch
 

@@ -19,10 +19,16 @@ from dragoman.data.batches import collate, pad
 from dragoman.engine.protocol import BannedTokens, Engine, Inspector, Step, alignment_layer
 from dragoman.errors import BundleError, TranslationError
 from dragoman.model.attention import PackedLayout
-from dragoman.model.build import Model, build_model, pick_device
+from dragoman.model.build import (
+    Model,
+    build_model,
+    check_weights,
+    get_weights,
+    pick_device,
+    set_weights,
+)
 from dragoman.model.kernels import usable
 from dragoman.model.transformer import Transformer
-from dragoman.model.weights import check_weights, get_weights, set_weights
 from dragoman.text.subword import Flat
 from dragoman.text.vocabulary import Vocabulary
 

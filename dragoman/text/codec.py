@@ -20,7 +20,6 @@ from dragoman.config import TextConfig
 from dragoman.errors import BundleError, TranslationError
 from dragoman.storage.safe_read import parse_json
 from dragoman.text.languages import LANGUAGES_FILE, Languages
-from dragoman.text.masks import SYMBOLS
 from dragoman.text.parallel import MADE
 from dragoman.text.subword import (
     SEGMENTERS,
@@ -31,7 +30,7 @@ from dragoman.text.subword import (
     Segmenter,
     count_words,
 )
-from dragoman.text.vocabulary import Vocabulary, language_tag
+from dragoman.text.vocabulary import SYMBOLS, Vocabulary, language_tag
 
 _PIECES_FILE = "pieces.json"  # a vocabulary separate from SentencePiece's
 _SHARED, _SOURCE, _TARGET = "shared", "source", "target"

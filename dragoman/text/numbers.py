@@ -234,10 +234,18 @@ def number_edits(source: str, translation: str, language: str, to: str) -> list[
     """Return the edits for numbers with the right digits but the wrong signs or a lost minus.
 >>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
+<<<<<<< HEAD
     >>> misread("41.087 Leute", "41,087 habitants", "de", "fr")
     1
     >>> misread("es wird −5 °C", "il fera 5 °C", "de", "fr")
     1
+=======
+    >>> from dragoman.text.edits import edited
+    >>> edited("41,087 habitants", number_edits("41.087 Leute", "41,087 habitants", "de", "fr"))
+    '41 087 habitants'
+    >>> edited("il fera 5 °C", number_edits("es wird −5 °C", "il fera 5 °C", "de", "fr"))
+    'il fera −5 °C'
+>>>>>>> a490efb0 (Read the Transformer in one file, the batches in one, and the settings' conflicts with the variants)
     """
     if language not in WRITINGS or to not in WRITINGS:
         return 0

@@ -6,6 +6,11 @@ from functools import cached_property
 
 from dragoman.errors import BundleError
 
+# Symbols of our own, if a model knows them: masks (`masks.py`), and marks of annotated terms.
+MASKS = tuple(chr(0xE000 + number) for number in range(16))
+# Around a source word and, after `LEMMA`, the translation that a glossary asks for.
+TERM, LEMMA, TERM_END = "\ue010", "\ue011", "\ue012"
+SYMBOLS = (*MASKS, TERM, LEMMA, TERM_END)
 # A control character anywhere in a piece, or spelled as a byte
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]|^<0x([01][0-9A-F]|7F)>$")
 _TAG = re.compile(r">>.*<<", re.DOTALL)

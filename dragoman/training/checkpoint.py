@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from dragoman.data.batches import DataPosition
 from dragoman.errors import RunError
-from dragoman.model.weights import full_tensor, get_weights, placed, set_weights
+from dragoman.model.build import full_tensor, get_weights, placed, set_weights
 from dragoman.storage.files import storage_errors, sync_folder, write_durably
 from dragoman.training.distributed import SINGLE, DistContext
 

@@ -22,8 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 from dragoman.config.settings import environment_number
 from dragoman.errors import ConfigError, DragomanError, RunError
 from dragoman.model.build import pick_device
-from dragoman.model.transformer import Transformer
-from dragoman.model.transformer_layers import DecoderLayer
+from dragoman.model.transformer import DecoderLayer, Transformer
 
 _AHEAD, _FAILURES = "ahead", "failures"
 

@@ -10,8 +10,7 @@ from dragoman.bundle.folder import UNFINISHED, Bundle, write_bundle
 from dragoman.config import Config
 from dragoman.data.dataset import Dataset, Sentences
 from dragoman.errors import escaped
-from dragoman.model.build import Model, parameter_count
-from dragoman.model.weights import get_weights, set_weights
+from dragoman.model.build import Model, get_weights, parameter_count, set_weights
 from dragoman.text.metrics import Score, score
 from dragoman.training.checkpoint import Progress
 from dragoman.training.distributed import DistContext

@@ -21,10 +21,9 @@ from dragoman.config.variants import OBJECTIVES, Implementations
 from dragoman.data.batches import Batch, repeat_batch
 from dragoman.data.packing import LENGTHS, BucketShape, PackedShape, pack, pad_to_bucket
 from dragoman.model.attention import PackedLayout
-from dragoman.model.build import Model
+from dragoman.model.build import Model, is_sharded
 from dragoman.model.kernels import copies_at_hand, usable, working_type
 from dragoman.model.transformer import Transformer
-from dragoman.model.weights import is_sharded
 from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.cost import training_flops
 from dragoman.training.distributed import SINGLE, DistContext

@@ -23,15 +23,16 @@ from dragoman.data.batches import (
     Batch,
     BatchPlan,
     DataPosition,
+    Mixture,
     collate,
     even_parts,
     lengths_only,
     make_batch,
     micro_batches,
+    mixing_weights,
     rng,
 )
 from dragoman.data.dataset import name_languages
-from dragoman.data.order import Mixture, mixing_weights
 from dragoman.data.store import Store
 from dragoman.errors import RunError
 from dragoman.text.codec import Codec

@@ -27,10 +27,9 @@ from dragoman.bundle.adapter import DOWN, UP
 from dragoman.bundle.folder import Bundle
 from dragoman.data.batches import collate, cut, rng
 from dragoman.errors import ConfigError
-from dragoman.model.build import Model, build_model
+from dragoman.model.build import Model, build_model, set_weights
 from dragoman.model.layers import Linear
 from dragoman.model.transformer import Transformer
-from dragoman.model.weights import set_weights
 from dragoman.text.codec import Codec
 from dragoman.training.loss import vocabulary_loss
 from dragoman.training.optimizer import Adam, optimizer_step

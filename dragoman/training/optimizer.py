@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainingConfig
 from dragoman.model.base import Model
+from dragoman.model.build import full_tensor
 from dragoman.model.layers import Linear
-from dragoman.model.weights import full_tensor
 
 _ITERATIONS = 5
 # Jordan's coefficients pull small singular values up as fast as possible.

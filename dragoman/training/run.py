@@ -25,8 +25,7 @@ from dragoman.config.settings import to_tree
 from dragoman.config.variants import ARCHITECTURES
 from dragoman.data.dataset import Dataset, name_languages, open_prepared, read_sentences
 from dragoman.errors import ConfigError, escaped
-from dragoman.model.build import build_model, parameter_count
-from dragoman.model.weights import set_weights
+from dragoman.model.build import build_model, parameter_count, set_weights
 from dragoman.storage.files import storage_errors
 from dragoman.text.metrics import Score
 from dragoman.training.checkpoint import Checkpoints, Progress

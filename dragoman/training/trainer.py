@@ -20,8 +20,7 @@ from dragoman.config import Config
 from dragoman.data.batches import Batch, dummy_batch, split_batch
 from dragoman.data.dataset import Dataset
 from dragoman.errors import RunError
-from dragoman.model.build import Model
-from dragoman.model.weights import full_tensor, get_weights, set_weights
+from dragoman.model.build import Model, full_tensor, get_weights, set_weights
 from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.distributed import SINGLE, DistContext
 from dragoman.training.gradients import GRADIENTS, Gradients

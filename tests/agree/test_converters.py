@@ -26,8 +26,7 @@ from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.request import Request
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError, ConversionError
-from dragoman.model.build import build_model
-from dragoman.model.weights import get_weights
+from dragoman.model.build import build_model, get_weights
 from dragoman.text.codec import Codec
 from dragoman.text.languages import Languages
 from dragoman.text.subword import BytePairs

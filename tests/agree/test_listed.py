@@ -28,7 +28,7 @@ from dragoman.engine.ensemble import Ensemble
 from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import ENCODER, OnnxEngine
 from dragoman.errors import BundleError, ConversionError, CorpusError
-from dragoman.model.weights import get_weights
+from dragoman.model.build import get_weights
 from dragoman.text.codec import Codec, Languages
 from dragoman.text.parallel import Pair
 from dragoman.text.shortlist import Shortlist

@@ -26,7 +26,7 @@ from dragoman.engine.onnx.native import library
 from dragoman.engine.onnx.native.native_blocks import DOMAIN, Matrices, NativeBlocks, takes
 from dragoman.engine.onnx.onnx_writer import FLOAT, INT32, INT64, UINT8
 from dragoman.engine.onnx_engine import OnnxEngine
-from dragoman.model.weights import get_weights
+from dragoman.model.build import get_weights
 from tests.conftest import small_config, small_model
 
 pytestmark = pytest.mark.skipif(

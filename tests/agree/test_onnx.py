@@ -24,7 +24,7 @@ from dragoman.engine.onnx_engine import ONE_OPERATOR_SINCE, OnnxEngine, OnnxStat
 from dragoman.engine.shortlist_output import SharedShortlist
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import BundleError, ConfigError, ConversionError, TranslationError
-from dragoman.model.weights import get_weights
+from dragoman.model.build import get_weights
 from dragoman.text.codec import Codec
 from dragoman.text.metrics import score
 from tests.conftest import MOST_TIES, small_config, small_model, toy_pairs, vocabulary

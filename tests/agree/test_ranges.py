@@ -15,7 +15,7 @@ from dragoman.engine.onnx.kernels import Factors
 from dragoman.engine.onnx_engine import OnnxEngine
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import BundleError
-from dragoman.model.weights import get_weights
+from dragoman.model.build import get_weights
 from tests.agree.test_onnx import BareCodec, choose
 from tests.conftest import small_config, small_model, toy_pairs, write_corpus
 

@@ -22,8 +22,7 @@ from dragoman.data.batches import collate, split_batch
 from dragoman.data.prepare import prepare
 from dragoman.decode.translator import Translator
 from dragoman.errors import RunError
-from dragoman.model.build import build_model
-from dragoman.model.weights import get_weights
+from dragoman.model.build import build_model, get_weights
 from dragoman.training.checkpoint import Checkpoints, Progress
 from dragoman.training.cost import training_flops
 from dragoman.training.distributed import DistContext

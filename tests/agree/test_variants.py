@@ -7,8 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.model.base import AttentionRecorder
-from dragoman.model.build import Model, build_model
-from dragoman.model.weights import get_weights, set_weights
+from dragoman.model.build import Model, build_model, get_weights, set_weights
 from tests.conftest import small_config, small_model, vocabulary
 from tests.variants import VARIANTS
 

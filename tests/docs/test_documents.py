@@ -30,9 +30,8 @@ from fastapi.testclient import TestClient
 import dragoman as package
 from dragoman.bundle.folder import read_bundle, write_bundle
 from dragoman.config import make_config, variants, write_toml
-from dragoman.model.build import build_model
+from dragoman.model.build import build_model, get_weights
 from dragoman.model.positions import DISTANCES
-from dragoman.model.weights import get_weights
 from dragoman.serve.app import create_app
 from dragoman.serve.service import Service
 from tests.conftest import SHORT_SEARCH, SMALL, small_config, toy_pairs, write_corpus

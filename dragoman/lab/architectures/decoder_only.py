@@ -24,8 +24,7 @@ from dragoman.model.base import AttentionRecorder, NeuralModel
 from dragoman.model.build import ARCHITECTURES
 from dragoman.model.heads import KeysValues, KVCache
 from dragoman.model.layers import final_norm
-from dragoman.model.transformer import Embedding
-from dragoman.model.transformer_layers import EncoderLayer
+from dragoman.model.transformer import Embedding, EncoderLayer
 from dragoman.text.vocabulary import Vocabulary
 
 

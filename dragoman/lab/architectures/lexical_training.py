@@ -11,9 +11,8 @@ import torch
 from rich.console import Console
 
 from dragoman.config import Config
-from dragoman.data.batches import BatchPlan
+from dragoman.data.batches import BatchPlan, Mixture, mixing_weights
 from dragoman.data.dataset import Dataset, Sentences
-from dragoman.data.order import Mixture, mixing_weights
 from dragoman.lab.architectures.lexical import Lexical
 from dragoman.model.build import Model, build_model
 from dragoman.text.lexicon import Model1, Pairs

@@ -222,8 +222,7 @@ def heads(config: ModelConfig) -> Panel:
 def cross(config: ModelConfig) -> Panel:
     from dragoman.lab.architectures.convolutional import ConvS2S
     from dragoman.lab.architectures.recurrent import _Attending
-    from dragoman.model.transformer import Transformer
-    from dragoman.model.transformer_layers import DecoderLayer
+    from dragoman.model.transformer import DecoderLayer, Transformer
 
     title = "From the encoder to the decoder"
     if config.architecture == "decoder-only":

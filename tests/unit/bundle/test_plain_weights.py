@@ -10,8 +10,7 @@ from dragoman.bundle.int8 import misfit, quantize
 from dragoman.bundle.plain_weights import check_plain_weights, plain_weights
 from dragoman.config import ModelConfig
 from dragoman.errors import BundleError
-from dragoman.model.build import build_model
-from dragoman.model.weights import get_weights
+from dragoman.model.build import build_model, get_weights
 from tests.conftest import small_config, vocabulary
 
 VARIANTS = [

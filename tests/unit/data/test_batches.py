@@ -3,8 +3,14 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dragoman.data.batches import BatchPlan, DataPosition, collate, even_parts, micro_batches
-from dragoman.data.order import Mixture
+from dragoman.data.batches import (
+    BatchPlan,
+    DataPosition,
+    Mixture,
+    collate,
+    even_parts,
+    micro_batches,
+)
 from tests.conftest import vocabulary
 
 LENGTHS = np.random.default_rng(1).integers(1, 60, size=(2, 500))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dragoman.data.order import ROUNDS, Mixture, mixing_weights, shuffled
+from dragoman.data.batches import ROUNDS, Mixture, mixing_weights, shuffled
 
 
 def keys(seed: int) -> np.ndarray:

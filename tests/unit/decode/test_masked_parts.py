@@ -12,7 +12,7 @@ from dragoman.decode.search.hypotheses import Hypothesis
 from dragoman.text.codec import Codec
 from dragoman.text.glossary import Glossary
 from dragoman.text.languages import Languages
-from dragoman.text.masks import LEMMA, MASKS, SYMBOLS, TERM
+from dragoman.text.vocabulary import LEMMA, MASKS, SYMBOLS, TERM
 from tests.conftest import small_engine
 
 SENTENCES = ["Write to ada now.", "Schreiben Sie an ada jetzt.", "Read and write. Sie lesen."] * 20

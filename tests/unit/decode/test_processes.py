@@ -26,8 +26,7 @@ from dragoman.decode.search.task import Sampling
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator, Window, numbered
 from dragoman.engine.factory import make_engine
-from dragoman.engine.gpus import DeviceSlot
-from dragoman.engine.lazy import LazyEngine
+from dragoman.engine.gpus import DeviceSlot, LazyEngine
 from dragoman.errors import TranslationError
 from dragoman.text.subword import Flat
 

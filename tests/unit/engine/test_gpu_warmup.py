@@ -34,9 +34,9 @@ class Driver:
         return 0
 
 
-@pytest.mark.parametrize(("gpus", "opened"), [(2, [1000]), (0, [])])
-def test_wakes_the_first_gpu(monkeypatch, gpus: int, opened: list[int]) -> None:
-    driver = Driver(gpus)
+@pytest.mark.parametrize(("count", "opened"), [(2, [1000]), (0, [])])
+def test_wakes_the_first_gpu(monkeypatch, count: int, opened: list[int]) -> None:
+    driver = Driver(count)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
     gpus._open_context()
     assert driver.asked.is_set()

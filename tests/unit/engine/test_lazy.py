@@ -9,9 +9,8 @@ import pytest
 from dragoman.bundle.folder import PRETRAINED, Bundle, read_bundle
 from dragoman.config import replace
 from dragoman.decode.translator import Translator
-from dragoman.engine import factory, lazy
-from dragoman.engine.gpus import DeviceSlot
-from dragoman.engine.lazy import LazyEngine, can_load_lazily
+from dragoman.engine import factory, gpus
+from dragoman.engine.gpus import DeviceSlot, LazyEngine, can_load_lazily
 from dragoman.engine.torch_engine import TorchEngine
 from dragoman.errors import ConfigError
 
@@ -88,7 +87,7 @@ def test_loads_on_its_gpu_with_its_share_of_the_memory(bundle, monkeypatch) -> N
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     seen: list[tuple[str, str]] = []
     woken: list[str] = []  # GPUs, before the engine is made
-    monkeypatch.setattr(lazy, "wake_gpu", lambda: woken.append(os.environ["CUDA_VISIBLE_DEVICES"]))
+    monkeypatch.setattr(gpus, "wake_gpu", lambda: woken.append(os.environ["CUDA_VISIBLE_DEVICES"]))
 
     def make(dequantized: Bundle) -> SimpleNamespace:
         assert dequantized.weights.keys() == bundle.float_weights().keys()

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from dragoman.model.attention import AttentionRecord
+from dragoman.model.build import get_weights
 from dragoman.model.layers import NORMS, PLACEMENTS, FeedForward
-from dragoman.model.weights import get_weights
 from tests.conftest import small_config, small_model
 
 

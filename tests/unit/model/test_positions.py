@@ -8,8 +8,8 @@ import torch
 from dragoman.bundle.plain_weights import sinusoids
 from dragoman.config import ModelConfig, variants
 from dragoman.errors import TranslationError
+from dragoman.model.build import get_weights, set_weights
 from dragoman.model.positions import POSITIONS
-from dragoman.model.weights import get_weights, set_weights
 from tests.conftest import small_config, small_model
 
 

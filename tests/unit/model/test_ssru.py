@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dragoman.errors import ConfigError
-from dragoman.model.transformer_layers import SSRU
+from dragoman.model.transformer import SSRU
 from tests.conftest import small_model
 
 

@@ -13,9 +13,8 @@ from dragoman.bundle.folder import Bundle, read_bundle
 from dragoman.convert.to_onnx import to_onnx
 from dragoman.decode.translator import Translator
 from dragoman.engine.factory import make_engine
-from dragoman.model.build import build_model
+from dragoman.model.build import build_model, get_weights
 from dragoman.model.layers import Linear
-from dragoman.model.weights import get_weights
 from dragoman.training import lora
 from dragoman.training.lora import AdaptedLinear, LoraConfig, LoraTrainer, PairEncoder
 from dragoman.training.loss import vocabulary_loss

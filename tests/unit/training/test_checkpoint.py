@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dragoman.errors import RunError
-from dragoman.model.weights import get_weights
+from dragoman.model.build import get_weights
 from dragoman.training.checkpoint import Checkpoints, Progress
 from tests.conftest import small_model
 

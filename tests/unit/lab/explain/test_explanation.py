@@ -26,8 +26,7 @@ from dragoman.lab.explain.panel import statement
 from dragoman.lab.explain.panels import panels
 from dragoman.lab.explain.trace import trace_pair
 from dragoman.model.attention import plain_attention
-from dragoman.model.build import build_model
-from dragoman.model.weights import get_weights
+from dragoman.model.build import build_model, get_weights
 from tests.conftest import small_config
 from tests.variants import VARIANTS
 
