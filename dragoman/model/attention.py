@@ -152,6 +152,7 @@ def plain_attention(
     scores = similarity(q, k)  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
+    # A query that sees no key gets NaN here; callers that allow it replace the NaN (`incremental`).
     seen = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
     weights = choose(torch.softmax(seen, dim=-1))
     y = F.dropout(weights, dropout, dropout > 0) @ v  # (B, H, T, K)
@@ -204,6 +205,7 @@ class Attention(nn.Module):
         self.similarity = SIMILARITIES[kind.similarity](heads, features)
         self.span = SPANS[kind.pattern](kind.window)
         position = POSITIONS[config.positions.kind]
+        # Positions of two different sentences have no distance.
         in_attention = position.in_attention and not cross
         self.distances = (DISTANCES[config.positions.kind] if in_attention else NoDistances)(
             config, features
@@ -234,6 +236,7 @@ class Attention(nn.Module):
         if memory is None:
             at = cache.length if cache is not None else 0
             q, seen = self._queries_keys_values(x, at)
+            # Keys are turned before they are cached: their positions never change.
             if cache is not None:
                 seen = cache.append(seen)
         else:
@@ -266,6 +269,7 @@ class Attention(nn.Module):
 
     def keys_values(self, memory: Tensor) -> KeysValues:
         """Compute keys and values of a memory once, for all queries to come."""
+        # Only the similarity transforms the keys, since cross-attention has no distances.
         k, v = self.project.keys_values(memory)
         return KeysValues(self.similarity.keys(k), v)
 
@@ -305,6 +309,8 @@ class Attention(nn.Module):
             y = fused_attention(q, k, v, mask, causal, dropout, self.similarity.scale)
         else:
             bias = self.distances.bias(queries, keys)
+            # Broadcasting serves one set of keys for all heads, or one for each head; sets that
+            # some heads share must be repeated.
             if 1 < seen.v.shape[1] < heads:
                 seen = KeysValues(*(for_each_head(x, heads) for x in seen))
             y, _ = plain_attention(

@@ -67,6 +67,7 @@ class DecoderState:
         # Within a beam, rows swap places but stay in their sentence, so the encoder state is
         # rarely copied.
         if not np.array_equal(sentences, self.sentences):
+            # A sentence has ended: the rows of the others move up.
             rows = _take(self.encoder_state, sentences)
         if not np.array_equal(parents, np.arange(len(self.sentences))):
             cache = _take(self.cache, parents)
@@ -216,6 +217,7 @@ class NeuralModel(Model):
         self.target_embedding = embedding(config, len(target))
         self.output = nn.Linear(config.d_model, len(target), bias=config.output_bias)
         nn.init.normal_(self.output.weight, std=config.d_model**-0.5)
+        # Assigned after both were initialized, so that every setting draws the same random numbers.
         if config.share_embeddings in ("all", "target"):
             self.output.weight = self.target_embedding.words.weight
         if config.share_embeddings == "all":

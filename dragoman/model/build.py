@@ -28,6 +28,7 @@ def build_model(
     """Return a model with random weights; equal seeds give equal weights."""
     if config.share_embeddings == "auto":
         config = replace(config, share_embeddings="all" if shared else "target")
+    # The caller's generator stays untouched.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return ARCHITECTURES[config.architecture](config, source, target)
@@ -66,6 +67,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 def get_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return parameters and persistent buffers, a shared one under its first name only."""
+    # Tables of sinusoids are buffers, too, but not part of the state: they can be recomputed.
     lasting = model.state_dict()
     named = dict(model.named_parameters()) | {
         n: b for n, b in model.named_buffers() if n in lasting

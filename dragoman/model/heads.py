@@ -36,6 +36,8 @@ class KVCache:
         Training has an empty cache and copies nothing.
         """
         if self.length:
+            # Concatenating copies the cache in every step. That is simple, and fast enough for a
+            # reference; a GPU uses `IncrementalDecoder` instead.
             k, v = self.seen
             new = KeysValues(torch.cat([k, new.k], dim=2), torch.cat([v, new.v], dim=2))
         self.seen = new
@@ -91,10 +93,10 @@ class PaperHeads(BareHeads):
         self, width: int, heads: int, features: int | None = None, sets: int | None = None
     ):
         super().__init__(width, heads, features)
-        self.asking, self.asked = heads * self.features, (sets or heads) * self.features
-        self.to_qkv = Linear(width, self.asking + 2 * self.asked)
-        self.to_out = Linear(self.asking, width)
-        self.to_qkv.stacked = [self.asking, self.asked, self.asked]
+        self.query_width, self.key_width = heads * self.features, (sets or heads) * self.features
+        self.to_qkv = Linear(width, self.query_width + 2 * self.key_width)
+        self.to_out = Linear(self.query_width, width)
+        self.to_qkv.stacked = [self.query_width, self.key_width, self.key_width]
         for matrix in (*torch.split(self.to_qkv.weight, self.to_qkv.stacked), self.to_out.weight):
             # Each by its own shape: the stacked matrix would get a smaller range.
             nn.init.xavier_uniform_(matrix)
@@ -103,7 +105,8 @@ class PaperHeads(BareHeads):
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
         q, k, v = map(
-            self._split, self.to_qkv(x).split([self.asking, self.asked, self.asked], dim=-1)
+            self._split,
+            self.to_qkv(x).split([self.query_width, self.key_width, self.key_width], dim=-1),
         )
         return q, KeysValues(k, v)
 
@@ -115,18 +118,18 @@ class PaperHeads(BareHeads):
 
     def joined_queries(self, x: Tensor) -> Tensor:
         """Return the queries of all heads, concatenated. (..., H*K)"""
-        return self.to_qkv.some(x, slice(None, self.asking))
+        return self.to_qkv.some(x, slice(None, self.query_width))
 
     def joined_keys_values(self, x: Tensor) -> Tensor:
         """Return the keys of all heads, then the values of all heads. (..., 2*H*K)"""
-        return self.to_qkv.some(x, slice(self.asking, None))
+        return self.to_qkv.some(x, slice(self.query_width, None))
 
     def join(self, y: Tensor) -> Tensor:
         joined: Tensor = self.to_out(super().join(y))  # (B, T, D)
         return joined
 
     def multiplications(self, queries: float, keys: float) -> float:
-        return self.width * 2 * (self.asking * queries + self.asked * keys)
+        return self.width * 2 * (self.query_width * queries + self.key_width * keys)
 
 
 def for_each_head(x: Tensor, heads: int) -> Tensor:

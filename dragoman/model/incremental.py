@@ -102,6 +102,7 @@ def attend_to_past(qkv: Tensor, cache: Tensor, origin: Tensor, steps: Tensor, he
     now = int(steps)
     width = qkv.shape[1] // 3
     cache[:, :, now] = qkv[:, width:].view(sentences, hypotheses, -1)
+    # Each hypothesis finds its past in the rows of the hypotheses that wrote it.
     ancestors = origin[:, :, : now + 1].clone()
     ancestors[:, :, now] = torch.arange(hypotheses, device=origin.device)
     at = ancestors.long()[..., None].expand(-1, -1, -1, 2 * width)

@@ -77,6 +77,7 @@ class FeedForward(nn.Module):
         if self.gated:
             gate, values = self.inner(x).chunk(2, dim=-1)
             h = self.activation(gate) * values
+        # Our kernel fuses the ReLU into the product.
         elif self.activation is F.relu:
             h = self.inner(x, relu=True)
         else:
@@ -111,12 +112,15 @@ class Experts(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         words = x.flatten(0, -2)  # (N, D)
         scores = self.score(words)  # (N, E)
+        # The bias steers the load between experts, but does not change their shares.
         chosen = (scores + self.bias).topk(self.CHOSEN, dim=-1).indices  # (N, 2)
         shares = torch.softmax(scores.gather(-1, chosen), dim=-1)  # (N, 2)
         if self.training:
+            # The sign only, so that the size of a batch does not matter.
             taken = torch.bincount(chosen.flatten(), minlength=len(self.experts))
             self.bias += self.STEP * torch.sign(taken.float().mean() - taken)
         y = torch.zeros_like(words)
+        # A loop over experts, each with its words: the products stay dense, whatever the choice.
         for number, expert in enumerate(self.experts):
             place, which = (chosen == number).nonzero(as_tuple=True)
             share = shares[place, which, None].to(x.dtype)
@@ -197,6 +201,7 @@ class RMSNorm(NoNorm):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        # Under autocast x is bf16, and torch wants both in one type.
         return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
 
 
@@ -204,8 +209,8 @@ class BatchNorm(NoNorm):
     """BatchNorm over all words of the batch, feature by feature (Ioffe and Szegedy 2015).
 
     In training, a word's output depends on the other words, later ones included. In translation,
-    running averages of mean and variance replace the batch's, so the output depends on the past
-    alone.
+    running averages of mean and variance replace the batch's, so the output depends only on the
+    past.
     """
 
     mean: Tensor
@@ -221,6 +226,7 @@ class BatchNorm(NoNorm):
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         mean, variance = self.mean, self.variance
         if self.training:
+            # Padding would distort the statistics.
             words = (x.flatten(0, -2) if real is None else x[real]).to(mean.dtype)  # (N, D)
             mean = words.mean(0)
             variance = words.var(0, unbiased=False)

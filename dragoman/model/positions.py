@@ -98,6 +98,7 @@ class SinusoidTable(_Rows, nn.Module):
 
     def reach(self, end: int) -> None:
         if end > len(self.table):
+            # The new table is twice as long as necessary, so that it seldom grows.
             # A recorded CUDA graph reads the old table at its address, so that memory must stay.
             self._outgrown.append(self.table)
             self.table = torch.from_numpy(
@@ -176,6 +177,7 @@ class Rotary(NoDistances):
     def turn(self, x: Tensor, at: int) -> Tensor:
         angles = self.angles.rows(at, x.shape[2]).to(x.dtype)
         sines, cosines = angles[:, 0::2], angles[:, 1::2]  # (T, K/2) each
+        # Even and odd features are the coordinates of a pair, as sine and cosine are in the table.
         first, second = x[..., 0::2], x[..., 1::2]  # (B, H, T, K/2) each
         return torch.stack(
             [first * cosines - second * sines, first * sines + second * cosines], dim=-1
@@ -193,6 +195,7 @@ class Relative(NoDistances):
         self.by_distance = nn.Parameter(torch.zeros(2 * FURTHEST + 1, config.num_heads))
 
     def bias(self, queries: int, keys: int) -> Tensor:
+        # Queries are the last of the keys, so a step of a search needs only the last row.
         places = torch.arange(keys, device=self.by_distance.device)
         distances = (places - places[keys - queries :, None]).clamp(-FURTHEST, FURTHEST)  # (T, S)
         return self.by_distance[distances + FURTHEST].permute(2, 0, 1)

@@ -67,6 +67,7 @@ class SSRU(nn.Module):
         forget = torch.sigmoid(self.forget(x))  # (B, T, D)
         added = (1 - forget) * self.value(x)  # (B, T, D)
         cells = []
+        # In training the decoder knows all words and starts from a zero cell; in search T is 1.
         for t in range(x.shape[1]):
             cell = forget[:, t] * cell + added[:, t]
             cells.append(cell)
@@ -92,11 +93,11 @@ class _Layer(nn.Module):
 
     def multiplications(self, words: float, pairs: float) -> float:
         """Multiply-adds of self-attention with this many pairs, and of the feed-forward network."""
-        return self._looking(words, pairs) + (
+        return self._attention_multiplications(words, pairs) + (
             self.feed_forward.multiplications(words) if self.feed_forward is not None else 0.0
         )
 
-    def _looking(self, words: float, pairs: float) -> float:
+    def _attention_multiplications(self, words: float, pairs: float) -> float:
         return self.attention.multiplications(words, words, pairs)
 
 
@@ -119,6 +120,7 @@ class EncoderLayer(_Layer):
 class DecoderLayer(_Layer):
     def __init__(self, config: ModelConfig):
         super().__init__()
+        # A window of 0 sees only the position itself: attention without looking at other words.
         blind = replace(config, attention=replace(config.attention, pattern="local", window=0))
         self.recurrence = SSRU(config) if config.decoder_self_attention == "ssru" else None
         if self.recurrence is None:
@@ -131,10 +133,10 @@ class DecoderLayer(_Layer):
             PLACEMENTS[config.norm_position](config) if config.feed_forward else None
         )
 
-    def _looking(self, words: float, pairs: float) -> float:
+    def _attention_multiplications(self, words: float, pairs: float) -> float:
         if self.recurrence is not None:
             return self.recurrence.multiplications(words)
-        return super()._looking(words, pairs)
+        return super()._attention_multiplications(words, pairs)
 
     def memory(self, x: Tensor) -> KeysValues:
         """Compute keys and values of the source (B, S, D), once for all target positions."""
@@ -162,6 +164,7 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, vocabulary_size: int):
         super().__init__()
         self.words = nn.Embedding(vocabulary_size, config.d_model)
+        # Small weights, because the output layer may share them.
         nn.init.normal_(self.words.weight, std=config.d_model**-0.5)  # √D E[x] has variance 1
         kind = config.positions.kind
         has_vector = variants.POSITIONS[kind].vector
@@ -212,6 +215,7 @@ class Transformer(NeuralModel):
         for layer, x in zip(self.decoder, self._memories(source, mask, recorder), strict=True):
             encoder_state += layer.memory(x)
         if self.config.decoder_self_attention == "ssru":
+            # The recurrence has one vector for each layer instead of keys and values.
             cell = encoder_state[0].new_zeros(len(source), self.config.d_model)
             return [cell] * len(self.decoder), [*encoder_state, mask]
         # The empty cache has the shape of the source's keys and values, with no positions.
@@ -228,6 +232,8 @@ class Transformer(NeuralModel):
         """Run the decoder. Targets are padded on the right, where the causal mask hides the
         padding.
         """
+        # The cache and the encoder state are flat lists, so that search can reorder rows of any
+        # architecture: for each layer keys, then values.
         *memory, mask = encoder_state
         memories = [KeysValues(k, v) for k, v in _pairs(memory)]
         recurrent = self.config.decoder_self_attention == "ssru"
@@ -266,6 +272,7 @@ class Transformer(NeuralModel):
         """`encoder_states` for packed sentences. (N, D)"""
         x = self.source_embedding(source, source_at)
         for layer in self.encoder:
+            # The default argument binds the layer of this round, not the last one.
             x = layer(x, lambda h, layer=layer: layer.attention.packed(h, None, packed))
         memory: Tensor = self.encoder_norm(x)
         return memory

@@ -31,6 +31,8 @@ def working_type(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
+# Master weights are float32. Each step rounds them once for all micro-batches; without these
+# copies, autocast would round them again in every layer and pass.
 _copies: Mapping[Any, Tensor] = {}
 
 

@@ -33,6 +33,7 @@ _QUERIES, _KEYS = 64, 32  # in a block, without gradients
 def _rows(base, start, count, stride, features: tl.constexpr, block: tl.constexpr):
     """Pointers to the rows of a sentence's head, and which of them are real."""
     row = tl.arange(0, block)
+    # 64 bits: with 3D numbers in a row, offsets exceed 32 bits in large batches.
     at = base + (start + row)[:, None].to(tl.int64) * stride + tl.arange(0, features)[None, :]
     return at, (row < count)[:, None]
 
@@ -44,6 +45,7 @@ def _weights(q, k, queries, keys, scale, block: tl.constexpr, causal: tl.constex
     seen = (t < queries) & (s < keys)
     if causal:
         seen = seen & (s <= t)
+    # "ieee" everywhere: TF32 would round the factors of float32 models to 10 bits.
     scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
     # A row without visible keys has only -inf, and -inf - -inf is NaN: subtract 0 there.
     highest = tl.max(scores, 1)
@@ -71,6 +73,7 @@ def _forward(
     q_start, k_start = tl.load(starts_q + sentence), tl.load(starts_k + sentence)
     queries = tl.load(starts_q + sentence + 1) - q_start
     keys = tl.load(starts_k + sentence + 1) - k_start
+    # Empty sentences fill the batch up to a power of two; they have nothing to compute.
     if queries > 0:
         at, real = _rows(q_at + first, q_start, queries, q_stride, features, block)
         q = tl.load(at, mask=real, other=0.0)
@@ -105,6 +108,7 @@ def _attend(
             q_at + first, q_start + begin, queries - begin, q_stride, features, block_queries
         )
         q = tl.load(at, mask=real, other=0.0)
+        # Finite, because -inf - -inf would be NaN in a row without visible keys.
         highest = tl.full([block_queries], -1e30, tl.float32)
         total = tl.zeros([block_queries], tl.float32)
         mixed = tl.zeros([block_queries, features], tl.float32)
@@ -130,6 +134,8 @@ def _attend(
             scores = tl.where(seen, scores, float("-inf"))
             higher = tl.maximum(highest, tl.max(scores, 1))
             powers = tl.exp(scores - higher[:, None])
+            # Earlier sums are relative to the old maximum, so they shrink when a higher score
+            # comes.
             shrink = tl.exp(highest - higher)
             total = total * shrink + tl.sum(powers, 1)
             mixed = mixed * shrink[:, None] + tl.dot(powers.to(v.dtype), v, input_precision="ieee")
@@ -164,6 +170,8 @@ def _backward(
         grad = tl.load(at, mask=real, other=0.0)
         at, real = _rows(v_at + first, k_start, keys, kv_stride, features, block)
         v = tl.load(at, mask=real, other=0.0)
+        # The chain rule for y = dropout(w) v: the dropped weights get no gradient, and v gets none
+        # from them.
         dweights = tl.dot(grad, tl.trans(v), input_precision="ieee")
         used = weights
         if drops:
@@ -212,6 +220,8 @@ class _PackedAttention(torch.autograd.Function):
         heads, block, causal, dropout = ctx.settings
         grad = grad.contiguous()
         q, k, v = _parts(queries, keys_values)
+        # Chunks of these tensors are views, so the kernel writes all gradients into one tensor for
+        # each projection, and autograd needs no concatenation.
         dqueries = torch.empty_like(queries)
         dkeys_values = torch.empty_like(keys_values) if keys_values is not None else None
         dq, dk, dv = _parts(dqueries, dkeys_values)
@@ -253,6 +263,7 @@ def packed_attention(
     keys_values = keys_values.contiguous() if keys_values is not None else None
     out: Tensor
     if torch.is_grad_enabled() or dropout:
+        # Tile sizes must be powers of two.
         block = max(32, triton.next_power_of_2(longest))
         out = _PackedAttention.apply(
             queries, keys_values, starts_q, starts_k, heads, block, causal, dropout

@@ -24,10 +24,12 @@ _LARGEST = 2**31  # bytes of logits at a time
 def _loss_and_gradient(
     logits_at, targets_at, loss_at, nll_at, smoothing, words, stride, block: tl.constexpr
 ):
+    # 64 bits: rows times words exceed 2^31 with large vocabularies.
     row = tl.program_id(0).to(tl.int64)
     at = logits_at + row * stride
     target = tl.load(targets_at + row)
     column = tl.arange(0, block)
+    # The row is reused as its gradient, which must be zero at padding.
     if target < 0:
         tl.store(loss_at + row, 0.0)
         tl.store(nll_at + row, 0.0)
@@ -51,6 +53,7 @@ def _loss_and_gradient(
             total += tl.where(inside, x, 0.0)
         peak = tl.max(highest, 0)
         log_total = peak + tl.log(tl.sum(powers * tl.exp(highest - peak), 0))
+        # loss = (1-ε) (log Σ - x_y) + ε (log Σ - mean x), since Σ_v -log p_v / V = log Σ - mean x.
         nll = log_total - right
         tl.store(nll_at + row, nll)
         tl.store(
@@ -75,6 +78,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         dhidden = torch.empty_like(hidden)
         dweight: Tensor | None = None
         words = len(weight)
+        # A part at a time bounds the memory, whatever the batch and the vocabulary.
         rows_at_once = max(1, _LARGEST // (words * hidden.element_size()))
         for part in (slice(i, i + rows_at_once) for i in range(0, len(hidden), rows_at_once)):
             logits = hidden[part] @ near.T  # (N, V), and soon their gradient

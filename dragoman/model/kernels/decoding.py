@@ -33,8 +33,11 @@ def _to_past(
     # A running softmax: `total` and `mixed` are relative to the highest score so far, and are
     # rescaled when a higher one comes. It starts with the position itself.
     highest = tl.sum(q * k.to(tl.float32), 0)
+    # The weight of the position itself is exp(highest - highest) = 1; the product makes it a
+    # tensor.
     total = highest * 0 + 1
     mixed = v.to(tl.float32)
+    # The first row of this sentence: ancestors are counted from there.
     first = row // hypotheses * hypotheses
     for start in range(0, steps, block):
         place = start + tl.arange(0, block)
@@ -80,6 +83,7 @@ def _to_memory(
     inside = (number < hypotheses)[:, None]
     q = tl.load(q_at + row[:, None] * width + feature[None, :], mask=inside, other=0.0)
     length = tl.load(lengths_at + sentence)
+    # Finite, so that rows without keys divide 0 by 1 below instead of becoming NaN.
     highest = tl.full([rows], -1e30, tl.float32)
     total = tl.zeros([rows], tl.float32)
     mixed = tl.zeros([rows, features], tl.float32)

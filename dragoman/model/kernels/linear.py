@@ -21,6 +21,7 @@ from torch import Tensor
 from dragoman.model.kernels import near, working_type
 from dragoman.model.kernels.product import product
 
+# Rows and columns of a block, and programs in all: enough to fill a GPU, and as many partial sums.
 _ROWS, _COLUMNS, _PROGRAMS = 64, 128, 1024
 # Since torch 2.8, a product of bf16 matrices can return float32.
 _WIDENS = "dtype_out" in torch.ops.aten.addmm.overloads()
@@ -117,9 +118,11 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, out = ctx.saved_tensors
         (weight_type, bias_type), (weight_room, bias_room) = ctx.types, ctx.rooms
+        # Autograd may pass a view with strides of 0, from a sum for instance.
         grad = grad.contiguous()
         grad, dbias = (grad, _sum(grad)) if out is None else _before_relu(grad, out)
         dx = grad @ weight
+        # Inputs without a gradient, in the order of forward.
         dweight, nothing = None, [None] * 5
         if weight_room is None:
             dweight = product_in_float32(grad.T, x).to(weight_type)
@@ -150,6 +153,8 @@ def linear(
     Without gradients, a row of the result does not depend on the other rows (`product`).
     """
     flat = x.to(working_type(x)).flatten(0, -2)
+    # Only a leaf has a gradient to add to: that of a derived weight, as in LoRA, goes through
+    # autograd.
     near_weight, dweight = near(weight, flat.dtype), _gradient(weight)
     near_bias = None if bias is None else near(bias, flat.dtype)
     # The gradient of a whole bias is returned. For a slice of a bias, autograd would first pad it
@@ -163,6 +168,7 @@ def linear(
     out: Tensor
     if torch.is_grad_enabled() and bias is not None:
         out = _Linear.apply(flat, weight, bias, relu, near_weight, near_bias, dweight, dbias)
+    # Only bf16 needs our product: there the order of additions is enough to change words.
     elif flat.dtype == torch.bfloat16 and not torch.is_grad_enabled():
         out = product(flat, near_weight, bias, relu)
     else:

@@ -60,4 +60,5 @@ def keeps(seed, places, dropout):
     low = seed.to(tl.uint32)
     high = (seed >> 32).to(tl.uint32)
     bits = _mix(_mix(places.to(tl.uint32) + low) + high)
+    # The upper 24 bits are exact in float32 and give a uniform number in [0, 1).
     return (bits >> 8).to(tl.float32) * (1.0 / (1 << 24)) >= dropout

@@ -56,6 +56,7 @@ def _product(
     weight = weight_at + (column % columns).to(tl.int64)[None, :] * features + feature[:, None]
     total = tl.zeros([block_rows, block_columns], tl.float32)
     for start in range(0, features, block):
+        # A compile-time branch: most widths are multiples of the block and need no masks.
         if even:
             total = tl.dot(tl.load(x), tl.load(weight), total, input_precision="ieee")
         else:

@@ -20,6 +20,7 @@ from torch import Tensor
 from dragoman.model.kernels import working_type
 from dragoman.model.kernels.noise import draw_seed, keeps
 
+# Eight programs on each of the 132 multiprocessors of an H100 or H200.
 _PROGRAMS = 1056  # and as many partial sums of the weights' gradients
 _ROWS = 2  # in one iteration of a norm's backward
 _ELEMENTS = 1024  # in one program of dropout_add
@@ -43,6 +44,7 @@ def _norm_forward(
         x += y
         tl.store(sum_at + place, x, mask=inside)
     mean = tl.sum(x, 0) / width
+    # From the centered values, since E[x²] - mean² would cancel digits.
     centred = tl.where(inside, x - mean, 0.0)
     rstd = 1 / tl.sqrt(tl.sum(centred * centred, 0) / width + epsilon)
     weight = tl.load(weight_at + column, mask=inside, other=0.0).to(tl.float32)
@@ -79,6 +81,8 @@ def _norm_backward(
         dweight += grad * normed
         dbias += grad
         grad *= weight[None, :]
+        # Mean and variance depend on every x, so their gradients are subtracted from each: dx =
+        # rstd (g - mean(g) - n mean(g n)).
         of_mean = tl.sum(grad, 1)[:, None] / width
         of_variance = tl.sum(grad * normed, 1)[:, None] / width
         dx = rstd * (grad - of_mean - normed * of_variance)
@@ -150,7 +154,9 @@ class _ResidualNorm(torch.autograd.Function):
         ctx.save_for_backward(total, mean, rstd, weight, seed)
         ctx.dropout = dropout
         ctx.types = (x.dtype, y.dtype if y is not None else None)
+        # The twin often gets no gradient: None then, instead of a tensor of zeros to read.
         ctx.set_materialize_grads(False)
+        # The twin shares memory with the result: it exists to receive a gradient of its own.
         return out, out.detach()
 
     @staticmethod
@@ -190,6 +196,7 @@ class _DropoutAdd(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:
         (seed,) = ctx.saved_tensors
         grad = grad.contiguous()
+        # The derivative of a sum is 1: the gradient of x is passed on without a copy.
         dx = grad if ctx.needs_input_grad[0] else None
         if ctx.dropout == 0:
             return dx, grad.to(ctx.type), None

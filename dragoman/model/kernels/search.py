@@ -34,6 +34,7 @@ def _survey(
 ):  # fmt: skip
     """Compute the softmax's sum over a chunk of a row, and the maximum of each of its groups."""
     row, number = tl.program_id(0), tl.program_id(1)
+    # A chunk is a grid of groups: the sum needs all words, the maxima one row of the grid each.
     part = row * tl.num_programs(1) + number
     group_of = tl.arange(0, chunk // group)
     word = number * chunk + group_of[:, None] * group + tl.arange(0, group)[None, :]
@@ -63,6 +64,7 @@ def _best_words(
     highest = tl.load(highest_at + row * chunks + part, mask=part < chunks, other=float("-inf"))
     powers = tl.load(powers_at + row * chunks + part, mask=part < chunks, other=0.0)
     peak = tl.max(highest, 0)
+    # The chunks' sums are relative to their own maxima: shift them to the common one before adding.
     log_total = peak + tl.log(tl.sum(powers * tl.exp(highest - peak), 0))
     number = tl.arange(0, groups_block)
     best = tl.load(best_at + row * groups + number, mask=number < groups, other=float("-inf"))
@@ -117,6 +119,7 @@ def _advance(
     word = tl.load(words_at + at, mask=real, other=0)
     log_prob = tl.load(log_probs_found_at + at, mask=real, other=float("-inf"))
     before = tl.load(totals_at + sentence * hypotheses + parent, mask=real, other=float("-inf"))
+    # In float64 as in `beam.py`: sums in float32 would round, and break ties differently.
     total = before + log_prob.to(tl.float64)
     total = tl.where(real, total, float("-inf"))
 
@@ -134,6 +137,7 @@ def _advance(
     # At most W of the first 2W candidates are ends, one for each hypothesis. So at least W are not.
     for rank in range(2 * hypotheses):
         best, place = tl.max(total, 0, return_indices=True, return_indices_tie_break_left=True)
+        # Triton cannot index a tensor by a number: a sum over a one-hot mask reads the element.
         picked = candidate == place
         its_word = tl.sum(tl.where(picked, word, 0), 0)
         its_parent = place // slots
@@ -171,8 +175,11 @@ def _advance(
         tl.store(ends_at + slot_at * 3 + 2, new_word, mask=lives)
         tl.store(end_log_probs_at + slot_at, new_log_prob, mask=lives)
         count += alive
+        # Always true, as a tensor of the right type: the sentence ends here.
         over = over | (alive >= 0)
     tl.store(count_at + sentence, count)
+    # Finished sentences take part in every step until the whole batch is done. Their totals of -inf
+    # keep them from choosing anything.
     done = over | (tl.load(done_at + sentence) != 0)
     tl.store(done_at + sentence, done)
     hypothesis_at, valid = sentence * hypotheses + index, index < hypotheses
