@@ -94,6 +94,7 @@ class AdapterRouter(Engine):
 
     @cached_property
     def single_threaded(self) -> "AdapterRouter | None":
+        # If one of them needs threads of its own, the pair does.
         model, adapted = self._model.single_threaded, self._adapted.single_threaded
         return AdapterRouter(model, adapted, self._gate) if model and adapted else None
 

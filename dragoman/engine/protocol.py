@@ -72,7 +72,7 @@ class Engine(Protocol):
 
     @property
     def ready(self) -> "Engine":
-        """The loaded engine, if this one loads lazily (`lazy.py`)."""
+        """The loaded engine, if this one loads lazily (`gpus.py`)."""
         return self
 
     def at_precision(self, precision: str) -> "Engine":

@@ -63,6 +63,8 @@ class ShortlistBatch:
         # One product computes the union of all lists; each row then gathers its own pieces.
         own = [shortlist.of(source) for source in sources]
         pieces = distinct(own)
+        # An array as a map from piece to column: `pieces` are sorted, so the last one is the
+        # largest.
         place = np.zeros(pieces[-1] + 1, dtype=np.int64)
         place[pieces] = np.arange(len(pieces))
         shape = len(own), round_up_to_lanes(max(map(len, own)))
@@ -92,6 +94,7 @@ class ShortlistBatch:
 
         Pieces outside a row's list get -inf.
         """
+        # A bias of -inf marks the padding at the end of a list.
         rows, columns = np.nonzero(np.isfinite(self.added[sentences]))
         whole = np.full((len(log_probs), size), -np.inf, dtype=np.float32)
         whole[rows, self.of_batch["pieces"][self.places[sentences[rows], columns]]] = log_probs[

@@ -38,6 +38,7 @@ class MeanDot(Dot):
 
     def __init__(self, heads: int, features: int):
         super().__init__(heads, features)
+        # For torch's kernel, which multiplies by its own factor.
         self.scale = 1 / features
 
     def compare(self, q: Tensor, k: Tensor) -> Tensor:
@@ -163,6 +164,7 @@ class Concat(Dot):
 
     def __init__(self, heads: int, features: int):
         super().__init__(heads, features)
+        # A number for each query instead of a vector: "features" of size 1.
         self.of_query = nn.Parameter(torch.empty(heads, features, 1))
         self.of_key = nn.Parameter(torch.empty(heads, features, 1))
         for vector in (self.of_query, self.of_key):
@@ -183,6 +185,7 @@ class Concat(Dot):
 
 def straight_through(weights: Tensor) -> Tensor:
     """Put all weight on the best key; use the gradient of the soft weights."""
+    # Forward, a one-hot vector; backward, the softmax, because a maximum has no useful gradient.
     best = torch.zeros_like(weights).scatter_(-1, weights.argmax(-1, keepdim=True), 1.0)
     # The difference is 0 but has the gradient of the soft weights.
     return best + (weights - weights.detach())
@@ -211,6 +214,7 @@ class Local(Soft):
         if mask is None:
             # The last key is the center of positions beyond it.
             return (positions - centers.clamp(max=keys - 1)).abs() <= self.window
+        # Positions of padding count as 0, so the largest that remains is the last real key.
         last = (mask * positions).amax(-1, keepdim=True)  # the last key before the padding
         return mask & ((positions - torch.minimum(centers, last)).abs() <= self.window)
 
@@ -293,7 +297,9 @@ class ConcatJoin(Add):
 
     def forward(self, x: Tensor, p: Tensor) -> Tensor:
         return F.linear(
-            torch.cat([x, p.to(x.dtype).expand(*x.shape[:-1], -1)], dim=-1), self.weight
+            # One position vector serves all sentences of a batch.
+            torch.cat([x, p.to(x.dtype).expand(*x.shape[:-1], -1)], dim=-1),
+            self.weight,
         )
 
     def multiplications(self, positions: float) -> float:

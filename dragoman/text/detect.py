@@ -247,6 +247,7 @@ def _index(codes: tuple[str, ...]) -> _Index:
 
 def _evidence(text: str, codes: tuple[str, ...], runs: bool = True) -> dict[str, float]:
     """Sum the evidence for each language; what several languages share is divided among them."""
+    # The beginning suffices, and long documents would take long.
     text = text[:_LETTERS_READ].lower()
     index = _index(codes)
     evidence = dict.fromkeys(codes, 0.0)
@@ -255,6 +256,7 @@ def _evidence(text: str, codes: tuple[str, ...], runs: bool = True) -> dict[str,
         for code in among:
             evidence[code] += weight / len(among)
 
+    # Most texts are Latin, so their letters need no look at Unicode's names.
     if not text.isascii():
         for letter in text:
             if letter > _LAST_LATIN and letter.isalpha():

@@ -73,6 +73,7 @@ def met(
     for demand in demands:
         pause()
         words = None
+        # The first alternative that occurs wins, in the order of the glossary.
         for target in demand.targets:
             if not _may_have(folded, target, demand.inflection, demand.to):
                 continue
@@ -107,7 +108,10 @@ def _pattern(target: str, inflection: bool, to: str, in_capitals: bool) -> re.Pa
     if inflection and to in KNOWN:
         texts = [form.text for form in term_forms(target, to)]
         forms = dict.fromkeys([*texts, *feminines(target, to)])
+        # The longest form first: an alternation takes the first match, and would find *Auftrag* in
+        # *Auftrags*.
         ways = [_spelled(form, in_capitals) for form in sorted(forms, key=len, reverse=True)]
+        # Forms that are not one run of letters.
         ways += _apart(target, to)
         if to == "de" and target[:1].isupper() and " " not in target:
             ways += _in_compounds(target, forms)
@@ -131,6 +135,7 @@ def _apart(target: str, to: str) -> list[str]:
         return []
     prefix, base = separable(verb)
     forms = "|".join(_spelled(form, False) for form in finite_forms(base))
+    # Within one clause; a null character is a word that meets another demand already.
     return [rf"(?:{forms})\b[^.!?;:\0]{{0,200}}?\b{prefix}"] if prefix else []
 
 
@@ -152,9 +157,11 @@ def index_terms(terms: Iterable[Term], pause: Callable[[], None] = lambda: None)
         words = tuple(_words(term))
         if words:
             others: set[str] = set() if term.exact else unlike_forms(words[0])
+            # Irregular forms (*mice* of *mouse*) have a key of their own.
             for key in {_key(words[0]), *map(_key, others)}:
                 index[key].append((words, term))
     for entries in index.values():
+        # So the first entry that fits is the longest.
         entries.sort(key=lambda entry: -len(entry[0]))
     return index
 
@@ -204,6 +211,7 @@ def find_terms(index: Index, text: str, source: str, to: str) -> tuple[Demand, .
             if number is not None:
                 span = places[at][0], places[end - 1][1]
                 demands.append(_demand(text, span, spaced, term, to, number))
+                # Continue after the occurrence: terms do not overlap.
                 at = end
                 break
         else:
@@ -253,11 +261,13 @@ def _number(
     number = _of_entry(wanted[-1], source)
     for word, other in zip(words, wanted, strict=True):
         if not term.case and not _is_acronym(other):
+            # Except for acronyms, case does not distinguish words unless the entry asks for it.
             word, other = word.casefold(), other.casefold()
         if word == other:
             continue
         form = None if term.exact else same_word(word, other, source, verb)
         if form is None and source == "en" and not term.exact and other == wanted[-1]:
+            # The entry is a plural and the text has the singular.
             form = ONE if is_english_plural(other, word) else None
         if form is None:
             return None
@@ -284,6 +294,7 @@ def _demand(
 ) -> Demand:
     """Build a demand; `spaced` has the start of each word between spaces."""
     start, end = span
+    # Attention is by words between spaces, and the occurrence may be a part of one, as in *l'eau*.
     words = (bisect_right(spaced, start) - 1, bisect_left(spaced, end))
     if term.exact:
         return Demand(term.targets, words=words, source=text[start:end])

@@ -56,6 +56,7 @@ class Journal:
                 TextColumn("{task.fields[shown]}"), TimeRemainingColumn(), console=console,
             )  # fmt: skip
             self._task = self._bar.add_task("train", total=last_step, completed=step, shown="")
+            # Only a terminal can redraw a line; in a file, each redraw would be a line.
             self._bar.start()
         self._last_step = last_step
         self._open_entry()
@@ -192,6 +193,7 @@ def duration(seconds: float) -> str:
 
 def _perplexity(nll: float) -> float:
     """Return e^(mean of -log p), infinity on overflow."""
+    # exp overflows a double beyond 709.
     return math.exp(nll) if nll < 700 else math.inf
 
 

@@ -115,6 +115,7 @@ class BatchMaker:
         # The end token of a target counts, too.
         parts = micro_batches(sources, targets + 1, self._micro_batch_tokens)
         if self._ranks > 1:
+            # All ranks must run equally many passes: with sharded weights, each pass gathers them.
             parts = even_parts(
                 sources + targets + 1, self._ranks * math.ceil(len(parts) / self._ranks)
             )
@@ -139,6 +140,7 @@ class Loader:
         ranks: int = 1,
     ):
         self._store, self._codec, self._config = store, codec, config
+        # Workers build their own batch makers from these.
         self._share = (micro_batch_tokens, rank, ranks)
         self._most_alive = 0  # largest number of worker processes seen alive
         self._maker = BatchMaker(store, codec, config, *self._share)
@@ -177,6 +179,8 @@ class Loader:
                     ) from None
 
     def _ahead(self, position: DataPosition) -> Iterator[tuple[DataPosition, list[Batch]]]:
+        # A batch is made from the position before it; the position after it is saved in
+        # checkpoints.
         before = position
         plan = self._plan.from_position(position)
         ready: deque[tuple[DataPosition, Future[list[Batch]]]] = deque()
@@ -214,6 +218,7 @@ class Loader:
             # The ranks on this machine share its cores, and each needs some for itself.
             local_ranks = environment_number("LOCAL_WORLD_SIZE", 1, at_least=1)
             processes = max(1, min(_MOST_PROCESSES, ((os.cpu_count() or 1) - 4) // local_ranks))
+            # Spawned, not forked: CUDA does not survive a fork.
             return ProcessPoolExecutor(processes, get_context("spawn"), _start_process, parts)
         return ThreadPoolExecutor(1, "loader")
 

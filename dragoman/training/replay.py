@@ -81,6 +81,7 @@ def made_up_sentences(translator: Translator, request: Request, count: int, seed
     """
     codec, source, target = translator.codec, request.source_language, request.to
     languages = codec.languages
+    # Pieces that begin a word and have only letters are mostly whole words.
     words = [piece[1:] for piece in codec.source.pieces if piece[0] == WORD_START]
     words = [word for word in words if len(word) > 1 and word.isalpha()]
     if count < 1 or not words or not languages.tagged or source not in languages.targets:
@@ -89,6 +90,7 @@ def made_up_sentences(translator: Translator, request: Request, count: int, seed
     salads = [" ".join(draw.choice(words, draw.integers(3, 12))) for _ in range(count)]
     # Nonsense may be translated without end, so keep the length close to the source's.
     settings = replace(translator.config.decoding, max_length_ratio=1.5, max_length_extra=10)
+    # Sampling, since beam search would give the same few sentences again and again.
     sampled = Request(to=source, decoding=settings, sampling=Sampling(0.8, seed=seed))
     texts = translator(salads, sampled)
     if target in languages.sources:

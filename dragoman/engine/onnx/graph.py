@@ -40,9 +40,11 @@ class Graph:
     def weight(self, name: str, rows: Rows | None = None) -> str:
         """Add a weight, or some of its rows, as external data; return its name."""
         label = name if rows is None else f"{name}[{rows[0]}:{rows[1]}]"
+        # Shared weights, such as embeddings and output, are declared once.
         if label not in self._initializers:
             array = self.weights[name]
             first, last = rows or (0, len(array))
+            # Rows are contiguous, so a part of a matrix is an offset into its data.
             row_bytes = array.nbytes // len(array)
             shape = [last - first, *array.shape[1:]]
             self._initializers[label] = onnx_writer.external_tensor(

@@ -54,6 +54,7 @@ def _is_exact(largest: int) -> bool:
     """True if products with weights of this size, of both signs, are exact."""
     g = Graph({})
     weights = np.full((LONG, WIDE), largest, dtype=np.int8)
+    # Alternating signs reach both ends of the 16-bit range.
     weights[:, ::2] *= -1
     x = g.input("x", UINT8, ["rows", LONG])
     zeros = [g.constant(np.zeros((), dtype=kind)) for kind in (np.uint8, np.int8)]
@@ -61,6 +62,7 @@ def _is_exact(largest: int) -> bool:
     g.microsoft("MatMulIntegerToFloat", x, g.constant(weights), one, one, *zeros, names=["y"])
     g.output("y", FLOAT, ["rows", WIDE])
     session = _session(g)
+    # 255 is the largest activation: the worst case for a sum of two products.
     sums = 255 * weights.sum(axis=0, dtype=np.int64)
     for rows in COUNTS_OF_ROWS:
         (y,) = session.run(None, {"x": np.full((rows, LONG), 255, dtype=np.uint8)})
@@ -88,6 +90,7 @@ def _sums_are_equal(lanes: int) -> bool:
     session = _session(g)
     # Kernels add several registers in a loop and then the remainder, so try short and long sources.
     for length in 3, 6, 13, 30, 61:
+        # Numbers whose sum depends on the order of additions, the same in every run.
         real = np.sin(np.arange(length * WIDE, dtype=np.float32)).reshape(1, length, WIDE)
         results = []
         for more in 0, 1, 2, 3, 6, 11, 18:
@@ -95,6 +98,7 @@ def _sums_are_equal(lanes: int) -> bool:
             padded = np.zeros((1, size, WIDE), dtype=np.float32)
             padded[:, :length] = real
             masked = np.zeros((1, 1, size, size), dtype=np.float32)
+            # Finite, as in our graphs: -inf would give NaN in a row of padding.
             masked[..., length:] = -1e9
             results.append(session.run(None, {"x": padded, "mask": masked})[0][:, :length])
         if not all(np.array_equal(result, results[0]) for result in results):

@@ -29,6 +29,7 @@ Attribute = int | float | Sequence[int] | np.ndarray
 
 def tensor(array: np.ndarray, name: str = "") -> bytes:
     """Write a TensorProto that contains its data."""
+    # Tensors are little-endian in the format, whatever the machine is.
     little_endian = array.astype(array.dtype.newbyteorder("<")).tobytes()
     named = text_field(8, name) if name else b""
     return _tensor_kind(array.dtype, array.shape) + named + bytes_field(9, little_endian)
@@ -52,6 +53,7 @@ def external_tensor(
 
 def value_info(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
     """Write a ValueInfoProto: an input or output of a graph; names stand for variable sizes."""
+    # A dimension is a number or a name; equal names must have equal sizes.
     sizes = (int_field(1, size) if isinstance(size, int) else text_field(2, size) for size in shape)
     dimensions = b"".join(bytes_field(1, size) for size in sizes)  # TensorShapeProto
     tensor_type = int_field(1, kind) + bytes_field(2, dimensions)  # TypeProto.Tensor
@@ -105,6 +107,7 @@ def _attribute(name: str, value: Attribute) -> bytes:
     """Write an AttributeProto."""
     if isinstance(value, np.ndarray):
         return text_field(1, name) + bytes_field(5, tensor(value)) + int_field(20, OF_TENSOR)
+    # Fields 2, 3, 5 and 8 hold a value of each type; field 20 names the type.
     if isinstance(value, int):
         return text_field(1, name) + int_field(3, value) + int_field(20, OF_INT)
     if isinstance(value, float):

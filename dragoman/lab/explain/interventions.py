@@ -58,6 +58,7 @@ def clone_engine(engine: "TorchEngine", on_step: OnStep | None = None) -> "Torch
 
     The copy calls `on_step` before each layer; an exception from it ends the work.
     """
+    # Hooks belong to a module: on the shared model they would change the answers of other requests.
     model: Any = copy.deepcopy(engine.model)
     if on_step is not None:
         for layer in (*getattr(model, "encoder", ()), *getattr(model, "decoder", ())):
@@ -129,6 +130,7 @@ def _without_heads(
         raise TranslationError(f"{name}: a head without projections cannot be switched off.")
 
     def without(_: object, given: tuple["Tensor"]) -> tuple["Tensor"]:
+        # Inputs of a hook may be views of tensors that others read.
         joined = given[0].clone()  # (B, T, H*K)
         for rows, head in off:
             joined[rows, :, head * project.features : (head + 1) * project.features] = 0
@@ -178,6 +180,7 @@ def swap_words(pieces: Sequence[str], ids: Sequence[int], words: tuple[int, int]
             f"words {first} and {second} cannot be swapped: the source has {len(groups)} words, "
             "numbered from 0."
         )
+    # Words of several pieces move as a whole.
     groups[first], groups[second] = groups[second], groups[first]
     return [piece for number in groups for piece in groups[number]]
 
@@ -217,8 +220,10 @@ def regenerate(
 def _next(log_probs: np.ndarray, change: Intervention, generator: np.random.Generator) -> int:
     if not change.temperature:
         return int(log_probs.argmax())
+    # In float64, because the probabilities must add up to 1 closely enough for NumPy.
     scores = log_probs.astype(np.float64) / change.temperature
     if change.top_k:
+        # Equal scores at the limit all stay.
         scores[scores < np.sort(scores)[-change.top_k]] = -np.inf
     probabilities = np.exp(scores - scores.max())
     return int(generator.choice(len(probabilities), p=probabilities / probabilities.sum()))
@@ -277,6 +282,7 @@ def head_importance(
         losses[kind] = []
         for number, layer in enumerate(model.encoder if kind == "encoder" else model.decoder):
             name = f"{kind}.{number}.head"
+            # Row r of the batch runs without head r, so one pass covers a whole layer.
             handle = _without_heads(layer, kind, name, [(head, head) for head in heads])
             try:
                 without = engine.score([source] * len(heads), [target] * len(heads))

@@ -77,6 +77,7 @@ def _embedding(config: ModelConfig) -> Panel:
         "Three strips, one above the other: the word, its position, and their sum, feature by "
         "feature. Move the two sliders below and see how each feature turns at its own speed."
     )
+    # Positions inside attention are shown with the scores.
     if recurrent or kind not in ("sinusoidal", "sinusoidal-from-1", "learned", "index"):
         why = (
             "This model reads its words one after the other, so it adds no positions."
@@ -117,6 +118,8 @@ def _embedding(config: ModelConfig) -> Panel:
                 )
             )
         if kind == "sinusoidal":
+            # The page quotes these lines from the source files; a test fails if the words no longer
+            # occur.
             code += [(sinusoids, "angles ="), (sinusoids, "np.sin(angles)")]
             code += [(Sinusoidal.vectors, "self.waves.rows")]
         else:
