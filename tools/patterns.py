@@ -31,7 +31,7 @@ _ENOUGH = 300_000  # steps
 MADE = {
     "text/glossary.py _pattern": "[_pattern('anzeigen', True, 'de', False),"
     " _pattern('Haus', True, 'de', False)]",
-    "text/number_words.py _pattern": "[_pattern(19, 'de'), _pattern(80, 'fr')]",
+    "text/numbers.py _spelled_out": "[_spelled_out(19, 'de'), _spelled_out(80, 'fr')]",
     "text/numbers.py _twin": "[_twin(one) for one in quantities('1234567 and 31.12.2027')]",
     "text/numbers.py _unit": "_unit('km').pattern",
     "text/numbers.py value": r"r'\d{1,3}(?:\.\d{3})+(?:\,\d+)?'",

@@ -29,7 +29,7 @@ _VOCABULARIES = ({"vocab"}, {"srcvocab", "trgvocab"})
 
 class File(NamedTuple):
     name: str
-    place: str
+    location: str
     size: int
     sha256: str
 
@@ -94,7 +94,7 @@ def download(name: str, folder: Path) -> FirefoxModel:
     except (KeyError, TypeError):
         raise BundleError(f"{_server()} does not say where to download files.") from None
     for file in models[name].files:
-        raw = _read(base + file.place, _LARGEST_FILE)
+        raw = _read(base + file.location, _LARGEST_FILE)
         if hashlib.sha256(raw).hexdigest() != file.sha256:
             raise BundleError(f"{file.name} was damaged in transit: try again.")
         (folder / file.name).write_bytes(raw)

@@ -309,7 +309,7 @@ def _read_folder(
             )
     stored.refuse_unread()
     codec = Codec.of_another_system(_spm(theirs, spm), pieces, framing, languages)
-    return theirs.converted("CTranslate2", config, codec, weights)
+    return theirs.to_bundle("CTranslate2", config, codec, weights)
 
 
 def _text_settings(theirs: SourceFolder, stored: Variables) -> dict[str, Any]:

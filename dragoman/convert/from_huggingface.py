@@ -156,7 +156,7 @@ def _read_folder(theirs: SourceFolder) -> Bundle:
     contiguous = {
         name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()
     }
-    return theirs.converted(kind.name, config, codec, contiguous)
+    return theirs.to_bundle(kind.name, config, codec, contiguous)
 
 
 def _config(settings: dict[str, Any], own_settings: dict[str, Any]) -> Config:
@@ -332,12 +332,12 @@ def _weights(theirs: SourceFolder, config: Config) -> dict[str, np.ndarray]:
         )
     stored = {EMBEDDINGS: words, **stored}
     weights = {
-        name: theirs.of_shape(name, stored.get(name), shape)
+        name: theirs.checked(name, stored.get(name), shape)
         for name, shape in shapes.items()
         if name != BIAS
     }
     if BIAS in stored:
-        weights[BIAS] = theirs.of_shape(BIAS, stored[BIAS], shapes[BIAS])
+        weights[BIAS] = theirs.checked(BIAS, stored[BIAS], shapes[BIAS])
     # Stored sinusoids are not read but compared with ours.
     if config.model.positions.kind == "sinusoidal":
         for side in ("encoder", "decoder"):

@@ -107,7 +107,7 @@ def _read_folder(theirs: SourceFolder, source: str, target: str) -> Bundle:
         spm, ([*pieces[0], ZEROS], [*pieces[1], ZEROS]), Framing(start=(ZEROS,)), languages
     )
     is_shared = vocabularies[0] == vocabularies[-1]
-    bundle = theirs.converted("Marian", config, codec, weights)
+    bundle = theirs.to_bundle("Marian", config, codec, weights)
     bundle = replace(bundle, shortlist=_shortlist(theirs, options, codec, is_shared))
     if not steps:
         return bundle
@@ -310,7 +310,7 @@ def _weights(
             if array is not None:
                 # Marian multiplies from the right, and keeps vectors as matrices of one row.
                 array = array.T if len(shape) == 2 else array.reshape(-1)
-            layers[f"{part.theirs}.{end}"] = theirs.of_shape(name, array, shape)
+            layers[f"{part.theirs}.{end}"] = theirs.checked(name, array, shape)
     order = interleaved(width)
     weights = layers_from_marian(layers, config.model, order)
     if config.model.decoder_self_attention == "ssru":
@@ -322,7 +322,7 @@ def _weights(
         ("source", "target"), ("encoder", "decoder"), sizes, strict=True
     ):
         words = arrays.get(f"{theirs_side}_Wemb", shared)
-        words = theirs.of_shape(f"{theirs_side}_Wemb", words, (size, width))
+        words = theirs.checked(f"{theirs_side}_Wemb", words, (size, width))
         weights[f"{side}_embedding.words.weight"] = _with_start(words[:, order])
     if config.model.share_embeddings == "all":
         del weights["target_embedding.words.weight"]
@@ -330,11 +330,11 @@ def _weights(
         output = arrays.get("decoder_ff_logit_out_Wt")
         if output is None:
             output = arrays["decoder_ff_logit_out_W"].T
-        output = theirs.of_shape("decoder_ff_logit_out_W", output, (sizes[1], width))
+        output = theirs.checked("decoder_ff_logit_out_W", output, (sizes[1], width))
         weights["output.weight"] = _with_start(output[:, order])
     if config.model.output_bias:
         bias = arrays["decoder_ff_logit_out_b"].reshape(-1)
-        bias = theirs.of_shape("decoder_ff_logit_out_b", bias, (sizes[1],))
+        bias = theirs.checked("decoder_ff_logit_out_b", bias, (sizes[1],))
         weights["output.bias"] = _with_start(bias)
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
 
@@ -349,10 +349,10 @@ def _recurrence(
     width = len(order)
     weights = {}
     for their, our in (("W", "value"), ("Wf", "forget")):
-        matrix = theirs.of_shape(f"{there}_{their}", arrays.get(f"{there}_{their}"), (width, width))
+        matrix = theirs.checked(f"{there}_{their}", arrays.get(f"{there}_{their}"), (width, width))
         weights[f"{here}.{our}.weight"] = matrix.T[order][:, order]
     bias = arrays.get(f"{there}_bf")
-    bias = theirs.of_shape(f"{there}_bf", None if bias is None else bias.reshape(-1), (width,))
+    bias = theirs.checked(f"{there}_bf", None if bias is None else bias.reshape(-1), (width,))
     return {**weights, f"{here}.forget.bias": bias[order]}
 
 

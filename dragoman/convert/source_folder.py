@@ -69,7 +69,7 @@ class SourceFolder:
                     f"{self.path}: dragoman does not support {name}={settings[name]!r}."
                 )
 
-    def of_shape(self, name: str, array: np.ndarray | None, shape: Shape) -> np.ndarray:
+    def checked(self, name: str, array: np.ndarray | None, shape: Shape) -> np.ndarray:
         """Return a weight in float32; raise a ConversionError unless it has the expected shape."""
         if array is None:
             raise ConversionError(f"{self.path}: weight {name} is missing.")
@@ -79,7 +79,7 @@ class SourceFolder:
             )
         return array.astype(np.float32)
 
-    def converted(
+    def to_bundle(
         self, system: str, config: Config, codec: Codec, weights: Mapping[str, np.ndarray]
     ) -> Bundle:
         """Return the bundle, if weights, pieces and settings fit together."""

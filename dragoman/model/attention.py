@@ -248,7 +248,7 @@ class Attention(nn.Module):
         self, x: Tensor, memory: Tensor | None, packed: PackedLayout, causal: bool = False
     ) -> Tensor:
         """Attend within packed sentences (N, D), with our kernel."""
-        from dragoman.model.kernels.attention import packed_attention
+        from dragoman.model.kernels.packed_attention import packed_attention
 
         heads = self.paper
         queries = heads.to_qkv(x) if memory is None else heads.joined_queries(x)

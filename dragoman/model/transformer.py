@@ -356,7 +356,7 @@ class Transformer(NeuralModel):
     @property
     def can_be_packed(self) -> bool:
         """True if our kernels support this model."""
-        from dragoman.model.kernels.attention import FEATURES, LONGEST
+        from dragoman.model.kernels.packed_attention import FEATURES, LONGEST
 
         config = self.config
         reaches = config.positions.kind != "learned" or config.positions.max_length >= LONGEST

@@ -14,6 +14,7 @@ The sample consists of blocks of consecutive lines, spread evenly over a file of
     L lines of a block, W words of a line
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,6 @@ import numpy as np
 from dragoman.text.detect import COVERED, WORDS, detect
 from dragoman.text.languages import known_code
 from dragoman.text.lexicon import Model1
-from dragoman.text.likeness import Likeness
 from dragoman.text.parallel import Pair
 
 BLOCK_LINES = 200
@@ -54,6 +54,10 @@ _SPELLED = tuple(WORDS)  # languages that `detect` distinguishes by more than th
 _PAIRS_ASKED = 20  # pairs per block whose languages are detected
 _SURE = 70.0  # percent of confidence
 _MIXED_ABOVE = 0.1  # share of pairs the other way round
+
+_LETTERS_NEEDED = 15  # shorter lines are inconclusive
+MARGIN = 1.0  # nats per trigram that make a line suspect
+_TRIGRAMS_KEPT = 20_000
 
 Block = Sequence[Pair]
 
@@ -245,7 +249,9 @@ def _swapped(blocks: Sequence[Block]) -> list[Alarm]:
     These are the minority of blocks, or of two equal halves the second one.
     """
     # Train on every second pair and test on the others, so that a block is not judged by itself.
-    likeness = Likeness((p.source for p in blocks[0][::2]), (p.target for p in blocks[0][::2]))
+    likeness = TrigramClassifier(
+        (p.source for p in blocks[0][::2]), (p.target for p in blocks[0][::2])
+    )
 
     def is_reversed(row: int) -> bool:
         source = likeness.leans_to_source(" ".join(p.source for p in blocks[row][1::2]))
@@ -301,3 +307,43 @@ def _wrong_names(blocks: Sequence[Block], source: str, target: str) -> Iterator[
         if language != code and count >= MOST_BLOCKS_AGREE * len(blocks):
             trouble = f"the {name} should be {named!r}, but seems to be {language!r}"
             yield Alarm(blocks[0][0].line, blocks[-1][-1].line, trouble)
+
+
+class TrigramClassifier:
+    """Tells which of a corpus's two languages a line is in, from statistics of the corpus itself.
+
+    Each side gets a model of letter trigrams from the first pairs. A line is suspect if the other
+    side's model gives it a much higher probability. This works for any two languages.
+    """
+
+    def __init__(self, sources: Iterable[str], targets: Iterable[str]):
+        left, right = _trigrams(sources), _trigrams(targets)
+        total_left, total_right = sum(left.values()) or 1, sum(right.values()) or 1
+        kept = {t for t, _ in left.most_common(_TRIGRAMS_KEPT)} | {
+            t for t, _ in right.most_common(_TRIGRAMS_KEPT)
+        }
+        # log p(trigram | source) - log p(trigram | target), both smoothed by half a count
+        self._evidence = {
+            t: math.log((left[t] + 0.5) / (total_left + 0.5 * len(kept)))
+            - math.log((right[t] + 0.5) / (total_right + 0.5 * len(kept)))
+            for t in kept
+        }
+
+    def leans_to_source(self, line: str) -> float:
+        """Return the mean evidence per trigram: positive for the source's language, negative for
+        the target's.
+        """
+        text = f" {line.lower()} "
+        if len(text) < _LETTERS_NEEDED + 2:
+            return 0.0
+        get = self._evidence.get
+        # A list is faster here than a generator.
+        return sum([get(text[i : i + 3], 0.0) for i in range(len(text) - 2)]) / (len(text) - 2)
+
+
+def _trigrams(lines: Iterable[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for line in lines:
+        text = f" {line.lower()} "
+        counts.update(text[i : i + 3] for i in range(len(text) - 2))
+    return counts

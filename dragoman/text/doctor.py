@@ -18,8 +18,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from dragoman.text.alignment import Alarm, Sample, find_alarms
-from dragoman.text.likeness import MARGIN, Likeness
+from dragoman.text.alignment import MARGIN, Alarm, Sample, TrigramClassifier, find_alarms
 from dragoman.text.parallel import MADE, Pair, is_usable
 from dragoman.text.repeats import Repeats, hash64, hash_all
 
@@ -325,7 +324,7 @@ def _difference_finder(
     """Return a function that yields problems of a pair that need its texts: held-out text, swapped
     languages. The languages are learned from the `first` pairs.
     """
-    likeness = Likeness(
+    classifier = TrigramClassifier(
         (p.source for p in first if is_usable(p)), (p.target for p in first if is_usable(p))
     )
 
@@ -333,9 +332,9 @@ def _difference_finder(
         if held_out is not None:
             yield from _in_held_out(pair, held_out)
         if pair.source.strip() != pair.target.strip():
-            if likeness.leans_to_source(pair.source) < -MARGIN:
+            if classifier.leans_to_source(pair.source) < -MARGIN:
                 yield "source in the other language"
-            if likeness.leans_to_source(pair.target) > MARGIN:
+            if classifier.leans_to_source(pair.target) > MARGIN:
                 yield "target in the other language"
 
     return differences

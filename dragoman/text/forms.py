@@ -58,7 +58,8 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
     elif _is_plural(words[head], language):
         return plural_forms(term, language)
     elif language == "en":
-        forms = [_with_head(words, head, text, number) for text, number in _english(words[head])]
+        one, many = words[head], english_plural(words[head])
+        forms = [_with_head(words, head, one, ONE), _with_head(words, head, many, MANY)]
     elif language not in LANGUAGES or not words[head][-1:].isalpha():
         forms = []
     elif language == "de" and looks_like_a_verb(term, language):
@@ -70,15 +71,11 @@ def term_forms(term: str, language: str) -> tuple[Form, ...]:
         if looks_like_a_verb(term, language):  # and may be a noun all the same: atelier, alquiler
             texts = verb_forms(words[0], language)
             forms += [Form(" ".join([text, *words[1:]])) for text in texts]
-    return tuple(dict.fromkeys([*_given_first(term, forms), *forms]))
+    given = [form for form in forms if form.text == term] or [Form(term)]
+    return tuple(dict.fromkeys([*given, *forms]))
 
 
 _ACRONYM = re.compile(r"(?:\w+-)*[A-ZÄÖÜ][A-ZÄÖÜ\d]+s?")  # URL, APIs, REST-API
-
-
-def _given_first(term: str, forms: list[Form]) -> list[Form]:
-    same = [form for form in forms if form.text == term]
-    return same or [Form(term)]
 
 
 def _with_head(words: list[str], head: int, text: str, number: str) -> Form:
@@ -496,10 +493,6 @@ def unlike_forms(word: str) -> set[str]:
     """Return forms of a word that may begin with other letters: *mice*, *wrote*, *ging*."""
     small = word.lower()
     return {*verbs.unlike_forms(small), *([_IRREGULAR[small]] if small in _IRREGULAR else [])}
-
-
-def _english(word: str) -> list[tuple[str, str]]:
-    return [(word, ONE), (english_plural(word), MANY)]
 
 
 def same_word(word: str, entry: str, language: str, verb: bool = False) -> str | None:

@@ -205,10 +205,6 @@ def _set_moments(
             # the parameter's device, others on the CPU.
             if value.dim():
                 value = placed(value, parameter)
-            elif _fused(optimizer):
+            elif optimizer.defaults.get("fused"):
                 value = value.to(parameter.device)
             optimizer.state[parameter][key] = value
-
-
-def _fused(optimizer: torch.optim.Optimizer) -> bool:
-    return bool(optimizer.defaults.get("fused"))

@@ -15,10 +15,10 @@ from dragoman.data.packing import pack
 from dragoman.model.attention import causal_mask, plain_attention
 from dragoman.model.kernels import copies_at_hand, near
 from dragoman.model.kernels import product as products
-from dragoman.model.kernels.attention import packed_attention
 from dragoman.model.kernels.cross_entropy import linear_cross_entropy
 from dragoman.model.kernels.linear import linear
 from dragoman.model.kernels.noise import draw_seed, seeds_at_hand
+from dragoman.model.kernels.packed_attention import packed_attention
 from dragoman.model.kernels.product import LARGEST, TILES, Tile, product, product_by_accelerator
 from dragoman.model.kernels.residual import dropout_add, residual_norm
 from dragoman.training.gradients import Gradients, PackedGradients
