@@ -37,6 +37,7 @@ def leads(
     elif language in _ROWS:
         ways = [*_romance(lead, form, language)]
     elif language == "en":
+        # By spelling, so *an hour* and *a user* come out wrong.
         article = r"\1n " if _VOWEL.match(form.text) else r"\1 "
         ways = [(re.sub(r"(?i)\b(a)n? $", article, lead), "")]
     else:
@@ -44,6 +45,7 @@ def leads(
     words = lead.lower().split()
 
     def changes(way: tuple[str, str]) -> int:
+        # Fewer changes first: they keep the model's own choice of words.
         return sum(a != b for a, b in zip(words, way[0].lower().split(), strict=False))
 
     ways.sort(key=changes)
@@ -104,6 +106,8 @@ def _rows(language: str) -> dict[str, list[str]]:
         rows += [_side_by_side(one, article) for one in _split_rows(_BEFORE_ARTICLE[language])]
         after = _split_rows(_AFTER_ARTICLE.get(language, ""))
         rows += [_side_by_side(article, one) for one in after]
+    # Reversed, so that the first row with a word wins: *des* is the plural of *un* rather than of
+    # *du*.
     return {word: row for row in reversed(rows) for word in row}
 
 
@@ -139,6 +143,7 @@ def _romance_leads(lead: str, form: Form, language: str) -> Iterator[tuple[str, 
     genders = [form.gender] if form.gender else ["m", "f"]
     numbers = [form.number] if form.number else [ONE, MANY]
     for number, gender in itertools.product(numbers, genders):
+        # The order of a row: m, f, m plural, f plural.
         column = (gender == "f") + 2 * (number == MANY)
         words = [
             _TWO.get((word, gender), word)
@@ -148,6 +153,7 @@ def _romance_leads(lead: str, form: Form, language: str) -> Iterator[tuple[str, 
         ]
         if words and column < 2:
             words[-1] = _shortened(words[-1], form.text, gender, language)
+        # Neither an article nor an adjective to change.
         if row is None and not adjectives:
             yield _elided(lead, form.text, language), gender
             continue
@@ -162,6 +168,7 @@ def _shortened(adjective: str, noun: str, gender: str, language: str) -> str:
     """Shorten a singular adjective that comes before its noun: *vieil ami*, *primer recibo*."""
     if language == "es" and gender == "m":
         return _SHORT.get(adjective, adjective)
+    # The fifth form is the one before a vowel.
     known = irregular_adjectives(language).get(adjective, [])
     return known[4] if len(known) == 5 and gender == "m" and _VOWEL.match(noun) else adjective
 
@@ -213,6 +220,7 @@ def _elided(lead: str, noun: str, language: str) -> str:
     vowel = bool(_VOWEL.match(noun))
     small = lead.replace("’", "'")
     if not vowel:
+        # A French h or y may be mute or aspirated, which its spelling does not show: leave it.
         return re.sub(r"(?i)\bd'$", "de ", small) if noun[:1].lower() not in "hy" else lead
     if re.fullmatch(r"(?i)(du|de la) ", small):
         return "de l'"
@@ -273,6 +281,7 @@ def agreeing(word: str, gender: str, number: str, language: str) -> str:
     pairs = [pair.split(">") for pair in _FEMININES[language].split(",")]
     if gender == "f":
         for masculine, feminine in pairs:
+            # Adjectives in -e have one form for both genders.
             if one.endswith(masculine) and not one.endswith("e"):
                 one = one[: len(one) - len(masculine)] + feminine
                 break
@@ -305,6 +314,7 @@ def lead_of(text: str, end: int, language: str, adjective: bool = False) -> int:
 
     `adjective`: an adjective comes first there, so a preceding *alte und* is part of the lead.
     """
+    # A bounded window: a search over a long text for each noun would take quadratic time.
     begin = max(0, end - _LONGEST_LEAD)
     if language == "de":
         return german_lead_of(text, begin, end, adjective)
@@ -320,6 +330,7 @@ _ENGLISH_LEAD = re.compile(r"(?i)(?<!\w)an? $")
 @cache
 def _romance_lead(language: str) -> re.Pattern[str]:
     articles = [*_rows(language), *(_ELIDED if language == "fr" else [])]
+    # Longer ones first: an alternation takes the first match.
     articles.sort(key=len, reverse=True)
     parted = [one if one.endswith("'") else f"{one} " for one in articles]
     parted += ["de ", "d'"] if language == "fr" else []
@@ -336,6 +347,7 @@ def gender_of(lead: str, noun: str, language: str) -> str:
     """Guess the gender of a noun from its article, or else from its ending."""
     row = _rows(language).get(article := _article(lead, language)[0], [])
     columns = {place % 2 for place, word in enumerate(row) if word == article}
+    # An article that is the same for both genders, or elided, proves nothing.
     if len(columns) == 1 and not re.search("['’]", lead):
         return "mf"[columns.pop()]
     kind, _ = classified(_singular(noun.split()[0], language), language) if noun else (None, False)

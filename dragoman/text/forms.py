@@ -121,6 +121,7 @@ _NEVER_INFLECTED = {
 def _is_phrase(words: list[str], head: int, language: str) -> bool:
     """Check if a term is a fixed phrase: *zum Beispiel*, *wie auch immer*, *por cierto*."""
     fixed = _NEVER_INFLECTED.get(language, "").split()
+    # A single word is fixed only if it is listed; a longer term if it begins with such a word.
     if len(words) < 2:
         return words[0] in fixed
     if words[0] in fixed:
@@ -186,6 +187,8 @@ def singular(word: str, language: str) -> str:
     >>> singular("luces", "es"), singular("canais", "pt"), singular("journaux", "fr")
     ('luz', 'canal', 'journal')
     """
+    # Undo each ending, and keep the result if its own plural is the word: one table serves both
+    # ways.
     for ending, one in _SINGULARS.get(language, ()):
         stem = word[: len(word) - len(ending)] if word.endswith(ending) else ""
         for candidate in (stem + one, stem.translate(_NO_UMLAUTS) + one) if stem else ():
@@ -249,6 +252,8 @@ def is_german_adjective(word: str) -> bool:
     >>> [is_german_adjective(word) for word in ("offene", "Vereinigte", "Server", "sich")]
     [True, True, False, False]
     """
+    # Small letters before a noun are adjectives; capitals only if the ending is one that adjectives
+    # have.
     small = word[:1].islower() and re.search(r"e[mnrs]?$", word) is not None
     return small or _OF_NAMES.fullmatch(word) is not None
 
@@ -268,8 +273,10 @@ def is_nominalised(word: str) -> bool:
 def _german(words: list[str], head: int) -> list[Form]:
     word = words[head]
     if not word[:1].isupper():
+        # A German term in small letters that is no verb: an adjective.
         endings = ("", *ADJECTIVE_ENDINGS)
         return [Form(" ".join([*words[:-1], word + ending])) for ending in endings]
+    # Only the part after the last hyphen is inflected: *Web-Server*, *Web-Servern*.
     before = word[: len(word) - len(word.rsplit("-", 1)[-1])]
     last = word[len(before) :]
     noun, sure = classified(last, "de")
@@ -281,6 +288,7 @@ def _german(words: list[str], head: int) -> list[Form]:
     spelled = _german_noun(last, noun)
     if not sure:
         usual = _USUAL_PLURALS.get(last[-2:]) or _USUAL_PLURALS.get(last[-1:])
+        # A second plural by the usual rule: the learned class may be wrong, and both can be tried.
         spelled += _german_plurals(applied(usual, last)) if usual else []
     forms = []
     for number, cases, text in spelled:
@@ -302,6 +310,7 @@ _Spelled = tuple[str, tuple[str, ...], str]
 def _german_noun(word: str, noun: Noun) -> list[_Spelled]:
     """List number, cases and spelling of each form of a German noun."""
     genitive = applied(noun.genitive, word) or word
+    # Weak nouns: *des Kunden*, *dem Studenten*.
     if noun.gender == "m" and noun.plural in ("0en", "0n") and _WEAK_NOUN.search(word):
         genitive = applied(noun.plural, word)
     weak = genitive.endswith("n") and genitive != word
@@ -318,6 +327,7 @@ def _german_noun(word: str, noun: Noun) -> list[_Spelled]:
             (ONE, ("nominative", "dative", "accusative"), word),
             (ONE, ("genitive",), genitive),
         ]
+        # *des Vertrags* or *des Vertrages*: both genitives exist.
         if not re.search(r"(?:e[lnrm]|[aeiouh])$", word):
             other = word + ("es" if noun.genitive == "0s" else "s")
             forms += [(ONE, ("genitive",), other)] * (other[-2:] != "ss")
@@ -336,6 +346,7 @@ def _by_ending(
     """Map each ending that the adjectives of a term may have to the cases that it occurs in."""
     if not any(map(is_german_adjective, adjectives)):
         return {"": cases}
+    # The strong endings occur without an article, which is not known here.
     strong = dict.fromkeys(("e", "er", "es"), cases)
     weak: dict[str, tuple[str, ...]] = {}
     for case in cases:
@@ -391,6 +402,7 @@ def _romance(words: list[str], head: int, language: str) -> list[Form]:
         return []
     behind = {*_AFTER_HEAD[language].split()}
     last = head + 1
+    # Adjectives after the noun agree with it, up to a preposition.
     while last < len(words) and words[last].lower() not in behind and "'" not in words[last]:
         last += 1
     many = []
@@ -518,6 +530,7 @@ def same_word(word: str, entry: str, language: str, verb: bool = False) -> str |
         return "" if verb and of_one_english_verb(word, entry) else None
     if language in LANGUAGES:
         return _same_in_table(word, entry, language)
+    # A language whose grammar is unknown: the same word with up to two letters more.
     ending = len(word) - len(entry)
     return "" if len(entry) >= 4 and word.startswith(entry) and ending <= 2 else None
 

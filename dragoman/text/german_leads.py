@@ -65,6 +65,7 @@ def german_leads(lead: str, form: Form, cases: Container[str]) -> Iterator[str]:
     stem, endings, of_adjectives = "", None, _ALONE
     if determiner:
         stem, endings, of_adjectives = _german_determiners()[determiner]
+    # There is no plural of *ein*: its adjectives take the endings without an article.
     if form.number == MANY and stem == "ein":
         endings, of_adjectives = None, _ALONE
     # The table is right more often than the model, which prefers the gender of the noun that it
@@ -106,6 +107,7 @@ def _german_parts(lead: str) -> tuple[str, str, list[str]]:
     """
     words = lead.split()
     first = words[0].lower() if words else ""
+    # Written out, so that the article can be declined: *zum* is *zu dem*.
     if first in _CONTRACTED:
         words[:1] = _CONTRACTED[first].split()
     with_preposition = bool(words) and words[0].lower() in ("in", "an", "zu", "von", "bei")
@@ -240,6 +242,7 @@ def _told_cases(determiner: str, adjectives: list[str], columns: list[int]) -> t
 def _joined(words: list[str]) -> str:
     text = " ".join(word for word in words if word)
     for short, long in _CONTRACTED.items():
+        # Contract again: *zu dem* is *zum*.
         text = re.sub(rf"(?i)^{long}\b", short, text)
     return f"{text} " if text else ""
 
@@ -249,6 +252,7 @@ def german_lead_of(text: str, begin: int, end: int, adjective: bool) -> int:
 
     See `agreement.lead_of`.
     """
+    # With an article, everything from it to the noun is the lead; without one, the adjectives are.
     with_article = _german_lead().search(text, begin, end)
     if with_article and not adjective and with_article[1].rstrip().endswith((",", *_AND)):
         with_article = None

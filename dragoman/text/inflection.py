@@ -42,6 +42,7 @@ def applied(operation: str, word: str) -> str:
     ('Häuser', 'funciones', '')
     """
     plain = operation.lstrip("\"'")
+    # A digit and letters: remove so many letters, then append these.
     stem, added = word[: len(word) - int(plain[0])], plain[1:]
     if operation.startswith("'"):
         stem = _BEFORE_LAST.sub(lambda found: _ACUTE.get(found[0], found[0]), stem)
@@ -94,6 +95,7 @@ def classified(word: str, language: str) -> tuple[Noun | None, bool]:
     classes = _classes(language)
     small = word.lower()
     kind = classes.get(WHOLE + small)
+    # From the whole word to the empty ending: the longest known ending wins.
     for start in range(len(small) + 1):
         kind = kind or classes.get(small[start:])
     if kind is None:

@@ -63,6 +63,7 @@ def is_known(word: str) -> bool:
     (True, True, False)
     """
     known = _known()
+    # A Bloom filter: 343 kB for the words of five languages, with a few false positives.
     return all(known[bit >> 3] >> (bit & 7) & 1 for bit in bits_of(word, 8 * len(known)))
 
 
@@ -129,6 +130,7 @@ def lacking_names(
     (Name(text='Tjarke', start=6, end=12, sure=True, joined=True),)
     """
     names = [(match[0], *match.span()) for match in name_words(source)]
+    # Names that the translation has, by position: they make their neighbors likely names.
     kept = [(start, end) for word, start, end in names if _has_word(translation, word)]
     starts, ends = {start for start, _ in kept}, {end for _, end in kept}
     lacking = []
@@ -191,6 +193,7 @@ def find_garbled(source: str, translation: str, names: tuple[Name, ...]) -> tupl
         for match in words.finditer(translation)
         if not _has_word(source, match[0])
     ]
+    # Where a capital is no proof of a name, only capitalized words can be the garbled one.
     capitals = [other for other in others if other[0][0][0].isupper()]
     garbled: list[Garbled] = []
     for name in names:

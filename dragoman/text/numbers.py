@@ -107,6 +107,7 @@ def quantities(text: str) -> tuple[Quantity, ...]:
     for match in _WRITTEN.finditer(text):
         start, end = match.span()
         unit, before = "", text[max(0, start - 10) : start]
+        # A dash after a digit and a space, as in 10 -20, is between two numbers.
         signed = _SIGN.search(before) and not _SPAN.search(before)
         sign = before[-1] if signed else ""
         start -= len(sign)
@@ -124,6 +125,7 @@ def value(number: str, language: str) -> Decimal | None:
     >>> value("3.456", "de"), value("3.456", "en"), value("3.2", "de")
     (Decimal('3456'), Decimal('3.456'), Decimal('3.2'))
     """
+    # Three digits after a single sign are ambiguous: the language decides which sign groups.
     decimal = WRITINGS[language].decimal
     group = "." if decimal == "," else ","
     number = re.sub(rf"[{_SPACES}'’]", "", number)
@@ -167,6 +169,7 @@ def rewritten(number: str, source: str, target: str) -> str:
     writing = WRITINGS[target]
     fraction = str(read).partition(".")[2]
     whole = re.sub(r"\D", "", number)
+    # The digits of the text rather than of the value: leading zeros survive.
     whole = whole[: len(whole) - len(fraction)]
     if len(signs) > bool(fraction):  # its digits are grouped
 >>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
@@ -188,6 +191,7 @@ def _same_digits(quantity: Quantity, text: str) -> Iterator[tuple[int, int]]:
     wanted, date = quantity.digits, _DATE.fullmatch(quantity.number)
     between = _BETWEEN_PARTS if date else _BETWEEN_DIGITS
     parts = date and (len(date[1]), len(date[1] + date[2]))
+    # Digits in runs with gaps between them; a match joins neighboring runs.
     runs = [run.span() for run in _NUMBER.finditer(text)]
     gaps = [text[end:start] for (_, end), (start, _) in pairwise(runs)]
     pointed = [False, *(gap in (".", ",") for gap in gaps), False]  # part of a longer number
@@ -214,6 +218,8 @@ def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]
 
     Each span is used once; quantities that the translation lacks are skipped.
     """
+    # Each span of the translation serves one quantity, so a number that occurs twice must be there
+    # twice.
     taken: list[tuple[int, int]] = []
     for quantity in quantities(source):
         if len(quantity.digits) > _MOST_DIGITS:
@@ -274,6 +280,7 @@ def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
     if "." in quantity.number and "," in quantity.number:
         # With both signs there is only one way to read it, even if the language was detected wrong:
         # a line like "1.234,56 €" could be in any language.
+        # The two conventions that exist: 1.234,56 and 1,234.56.
         readers = (one for one in (language, "de", "en") if value(quantity.number, one) is not None)
         language = next(readers, language)
     wanted = value(quantity.number, language)
@@ -328,8 +335,10 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
             theirs - _in_words(theirs - ours, translation, [to]),
             ours - _in_words(ours - theirs, source, LANGUAGES),
         )
+    # One-digit numbers may become words, so their digits do not count as missing.
     (left, left_words), (right, right_words) = map(_digits, (theirs, ours))
     digits = (left - right - left_words).total() + (right - left - right_words).total()
+    # Numbers with the same digits in another order: no digit is missing, yet the number is wrong.
     return digits + (_jumbled(theirs - ours) & _jumbled(ours - theirs)).total() + lost_units
 
 
@@ -407,6 +416,7 @@ def _alike(number: str, rng: random.Random) -> str:
     So 15 may become 19 (both end in "th" as ordinals), and 17 stays in the teens.
     """
     head = number[:-2][:1] + "".join(rng.choices("0123456789", k=max(0, len(number) - 3)))
+    # Teens stay teens; other numbers keep their last digit, which decides how the ordinal ends.
     if number[-2] != "1":
         return head + rng.choice("23456789") + number[-1]
     return head + "1" + rng.choice("012" if number[-1] in "012" else "3456789")

@@ -59,6 +59,7 @@ def tail_of(text: str, start: int, language: str, governed: bool = False) -> tup
     """
     if language not in _COPULAS:
         return start, start
+    # Four letters or more: shorter words are mostly prepositions and pronouns.
     word = r"[^\W\d_]{4,}(?!\w)"
     more = f"(?: (?:{_VERY}))?"
     copula = rf"(?: no| não| ne)? (?:n['’])?(?:{_COPULAS[language]})(?: pas)?"
@@ -155,6 +156,7 @@ def tails(tail: str, old: str, form: Form, language: str) -> dict[str, str]:
         if not said and not _is_adjective(word, language):
             return word
         number = form.number or ONE
+        # A word that does not agree with the old gender is no adjective of this noun.
         agrees = agreeing(word, old, number, language) == word
         return agreeing(word, gender, number, language) if agrees else word
 

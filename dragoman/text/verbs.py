@@ -203,6 +203,7 @@ def _weak_stem(verb: str) -> tuple[str, str]:
 
 def _without_prefix(verb: str) -> Iterator[tuple[str, str]]:
     """Split a strong verb into an inseparable prefix, perhaps empty, and the listed verb."""
+    # *beschreiben* is conjugated like *schreiben*, which is listed.
     for prefix in ("", *_INSEPARABLE):
         if verb.startswith(prefix) and verb[len(prefix) :] in _strong():
             yield prefix, verb[len(prefix) :]
@@ -221,6 +222,7 @@ def _participles(verb: str) -> Iterator[str]:
         if base not in _ALSO_WEAK:
             return
     stem, e = _weak_stem(verb)
+    # These have no *ge-*: *kopiert*, *erweitert*.
     plain = verb.endswith("ieren") or verb.startswith(_INSEPARABLE)
     yield f"{'' if plain else 'ge'}{stem}{e}t"
 
@@ -233,7 +235,9 @@ def _german(verb: str) -> Iterator[str]:
     if prefix:
         yield f"{prefix}zu{base}"
     yield from (prefix + form for form in finite_forms(base))
+    # The present participle: *schreibend*.
     yield from (f"{verb}d{ending}" for ending in ("", *ADJECTIVE_ENDINGS))
+    # The infinitive as a noun: *das Schreiben*.
     yield verb[:1].upper() + verb[1:]
 
 
@@ -402,6 +406,7 @@ def _irregular(language: str) -> dict[str, list[str]]:
 def _romance(verb: str, language: str) -> Iterator[str]:
     yield verb
     base = re.sub(r"-?se$", "", verb) if language in ("es", "pt") else verb
+    # *oír* and *haïr* belong to the verbs in -ir.
     kind = base[-2:].replace("í", "i").replace("ï", "i")
     listed = [*_listed(base, language)]
     yield from listed
@@ -410,6 +415,7 @@ def _romance(verb: str, language: str) -> Iterator[str]:
             yield from (base.removesuffix("e") + ending for ending in _GROUPS["fr"]["F"].split())
         return
     stem, endings = base[:-2], _ENDINGS[language].get(kind, "|")
+    # Endings that a listed stem has must not be added to the regular one: *tengo*, not *teno*.
     taken = _taken(base, kind, language)
     for ending in endings[: endings.index("|")].split():
         if ending not in taken:
@@ -465,6 +471,7 @@ def _before(stem: str, ending: str, kind: str, language: str) -> str:
         # Between vowels: *leyó*, *incluyendo*; *leído*, *incluíram*.
         if language == "es":
             ending = re.sub("^i(?=[eéó])", "y", ending)
+        # The accent separates the vowels: *leído*, not a diphthong.
         with_accent = "^i(?=st|mos|d)" if language == "es" else "^i(?=a|d|mos|ram$|st|ss)"
         if language == "pt" or not stem.endswith("u"):
             ending = re.sub(with_accent, "í", ending)
@@ -479,6 +486,7 @@ def _open_stems(stem: str) -> Iterator[str]:
     """
     found = re.search(r"[eé](?!y)([bcdfglmnprstv]|ch|gn|qu|tr|br|gr|vr|cr)$", stem)
     if found:
+        # *appeler* doubles the consonant, *acheter* does not: both are made.
         if stem[found.start()] == "e" and found[1] in "lt":
             yield stem + found[1]
         yield stem[: found.start()] + "è" + found[1]
@@ -594,6 +602,7 @@ def of_one_english_verb(word: str, other: str) -> bool:
     }
     for base in bases:
         forms = {base, *english_verb(base)}
+        # A base of one or two letters would match by accident.
         if (base == other or len(base) > 2) and {word, other} <= forms:
             return True
     return False
