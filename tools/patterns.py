@@ -29,7 +29,7 @@ _SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 _ENOUGH = 300_000  # steps
 # Patterns that are made from arguments: an expression for each, in the names of its module.
 MADE = {
-    "text/glossary.py _pattern": "[_pattern('anzeigen', True, 'de', False),"
+    "text/term_matching.py _pattern": "[_pattern('anzeigen', True, 'de', False),"
     " _pattern('Haus', True, 'de', False)]",
     "text/numbers.py _spelled_out": "[_spelled_out(19, 'de'), _spelled_out(80, 'fr')]",
     "text/numbers.py _twin": "[_twin(one) for one in quantities('1234567 and 31.12.2027')]",

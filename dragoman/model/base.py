@@ -56,7 +56,7 @@ class DecoderState:
     cache: list[Tensor]  # (R, ...) each
     encoder_state: list[Tensor]  # (B, ...) each
     sentences: np.ndarray  # (R,) the sentence of each row
-    rows: list[Tensor]  # `given` in the order of the rows: (R, ...) each
+    rows: list[Tensor]  # the encoder state in the order of the rows: (R, ...) each
     length: int = 0
 
     def select(self, parents: np.ndarray) -> "DecoderState":

@@ -62,6 +62,7 @@ class Blocks(Graph):
     def bias_out_of_attention(self, name: str) -> np.ndarray:
         matrix = f"{name}.project.to_out.weight"
         values = self.weights[f"{name}.project.to_qkv.bias"][2 * self.config.d_model :]
+        # Unsigned bytes store w + 128; the int8 kernels subtract their zero point themselves.
         unsigned = self.weights[matrix].dtype == np.uint8
         rows = self.weights[matrix].astype(np.float32) - (ZERO if unsigned else 0)
         passed = (rows @ values) * self.weights[matrix + SCALES]
@@ -70,6 +71,7 @@ class Blocks(Graph):
     def note_range(self, x: str, name: str) -> None:
         """Look up the range of x, the output of the norm or attention of this name."""
         if name in self._ranges:
+            # Symmetric around zero, so -128 is not used.
             self._scales[x] = self._ranges[name] / 127
 
     def has_range(self, x: str) -> bool:
@@ -140,6 +142,7 @@ class Blocks(Graph):
 
     def _quantize(self, x: str, positive: bool) -> tuple[str, str]:
         """Quantize x; return its bytes (R, K) and the quantization step of each row (R,)."""
+        # One scale for each row: a sentence's result must not depend on its neighbors in the batch.
         size = x if positive else self.op("Abs", x)
         largest = self.op("ReduceMax", size, self.constant([1]), keepdims=0)
         if self.relu_between_bytes:
@@ -191,6 +194,7 @@ class Blocks(Graph):
         # y + (1/s) b. On Arm, the result of `Reciprocal` depends on neighboring rows, so divide.
         inner = self.op("Gemm", self.op("Div", self.constant(1.0), steps), bias, y)
         z, more = self.product(inner, columns, self.weight(outer + SCALES), positive=True)
+        # The scale of the first product, which was left out above, and of the second one.
         y = self.op("Mul", z, self.op("Mul", steps, more))
         return str(self.op("Add", y, added))
 

@@ -131,15 +131,17 @@ class ConvS2S(NeuralModel):
         self,
         target_in: Tensor,
         at: int,
-        past: list[Tensor],
-        given: list[Tensor],
+        cache: list[Tensor],
+        encoder_state: list[Tensor],
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         # A layer's state is its last k-1 inputs, so it does not grow with the sentence.
         x = words = self.target_embedding(target_in, at)
         windows = []
-        for number, (layer, before) in enumerate(zip(self.decoder, past, strict=True)):
-            x, window = layer(x, before, words, given, attention_record(recorder, "cross", number))
+        for number, (layer, before) in enumerate(zip(self.decoder, cache, strict=True)):
+            x, window = layer(
+                x, before, words, encoder_state, attention_record(recorder, "cross", number)
+            )
             windows.append(window)
         return self.drop(x), windows
 

@@ -62,19 +62,19 @@ class DecoderOnly(NeuralModel):
                 # Rows and columns are both right-aligned here, so shift both.
                 weights = _shift_back(_shift_back(trace.weights, real).mT, real).mT
                 _add(recorder, "encoder", number, trace._replace(weights=weights))
-        given = [tensor for cache in caches for tensor in cache.seen]
+        encoder_state = [tensor for cache in caches for tensor in cache.seen]
         # The source's keys and values are shared by all hypotheses; only the target's grow.
-        return [tensor[:, :, :0] for tensor in given], [*given, real]
+        return [tensor[:, :, :0] for tensor in encoder_state], [*encoder_state, real]
 
     def decode(
         self,
         target_in: Tensor,
         at: int,
         past: list[Tensor],
-        given: list[Tensor],
+        encoder_state: list[Tensor],
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        *prompt, real = given
+        *prompt, real = encoder_state
         words, size = target_in.shape[1], real.shape[-1]
         # (R, T)
         positions = torch.arange(at, at + words, device=target_in.device) + size - _padding(real)

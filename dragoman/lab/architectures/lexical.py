@@ -73,11 +73,11 @@ class Lexical(Model):
         self,
         target_in: Tensor,
         at: int,
-        past: list[Tensor],
-        given: list[Tensor],
+        cache: list[Tensor],
+        encoder_state: list[Tensor],
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        source, lengths, anywhere = given
+        source, lengths, anywhere = encoder_state
         positions = torch.arange(at, at + target_in.shape[1], device=source.device)
         # Beyond the end of the source, the end is translated again and again.
         words = source.gather(1, torch.minimum(positions, lengths - 1))  # (R, T)

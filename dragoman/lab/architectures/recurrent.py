@@ -84,6 +84,8 @@ class Recurrence(nn.Module):
             # Zeros at the padding let RnnAttention compute a mean from a sum.
             y, _ = self.forward(x, self.zero_state(x))
             return y * real[..., None]
+        # Reversed within each sentence: from the padding on, a backward layer would start in
+        # another state.
         order = _reversed_positions(real)[..., None]  # (B, S, 1)
         forward, backward = _direction_weights(self.rnn)
         # Two calls instead of packed sequences, which need the lengths on the host.
@@ -141,7 +143,7 @@ def _reversed_positions(real: Tensor) -> Tensor:
 
 
 class _Recurrent(NeuralModel):
-    """A model whose past is the states of the decoder's layers, one after the other."""
+    """A model whose cache is the states of the decoder's layers, one after the other."""
 
     encoder: list[Recurrence]
     decoder: list[Recurrence]
@@ -154,20 +156,20 @@ class _Recurrent(NeuralModel):
             x = self.drop(layer.read(x, real))
         return x, mask
 
-    def through_decoder(self, x: Tensor, past: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Run the decoder's layers; return the outputs of the last one and the new past."""
+    def through_decoder(self, x: Tensor, cache: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Run the decoder's layers; return the outputs of the last one and the new cache."""
         after: list[Tensor] = []
-        for layer, state in zip(self.decoder, self.states(past), strict=True):
+        for layer, state in zip(self.decoder, self.states(cache), strict=True):
             x, state = layer(x, state)
             x = self.drop(x)
             after = [*after, *state]
         return x, after
 
-    def states(self, past: list[Tensor]) -> list[list[Tensor]]:
-        """Split the past into the states of each layer."""
+    def states(self, cache: list[Tensor]) -> list[list[Tensor]]:
+        """Split the cache into the states of each layer."""
         # All layers have the same cell, so the same number of tensors each.
         carried = self.decoder[0].carried
-        return [past[i : i + carried] for i in range(0, len(past), carried)]
+        return [cache[i : i + carried] for i in range(0, len(cache), carried)]
 
     @property
     def can_use_padding_buckets(self) -> bool:
@@ -197,6 +199,7 @@ class Rnn(_Recurrent):
         self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encoder_states(source)
+        # The position of each sentence's last word.
         last = mask.sum(dim=(1, 2, 3)) - 1
         # A bidirectional encoder would need the first state as well; this one runs forward only.
         vector = memory[torch.arange(len(source), device=source.device), last]  # (B, D)
@@ -206,13 +209,15 @@ class Rnn(_Recurrent):
         self,
         target_in: Tensor,
         at: int,
-        past: list[Tensor],
-        given: list[Tensor],
+        cache: list[Tensor],
+        encoder_state: list[Tensor],
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         x = self.target_embedding(target_in)
         # (B, T, 2D)
-        return self.through_decoder(torch.cat([x, given[0][:, None].expand_as(x)], dim=-1), past)
+        return self.through_decoder(
+            torch.cat([x, encoder_state[0][:, None].expand_as(x)], dim=-1), cache
+        )
 
 
 class _Attending(_Recurrent):
@@ -220,11 +225,13 @@ class _Attending(_Recurrent):
 
     attention: Attention
 
-    def given(self, memory: Tensor, mask: Tensor) -> list[Tensor]:
+    def encoder_state(self, memory: Tensor, mask: Tensor) -> list[Tensor]:
         return [*self.attention.keys_values(memory), mask]
 
-    def attend(self, x: Tensor, given: list[Tensor], recorder: AttentionRecorder | None) -> Tensor:
-        k, v, mask = given
+    def attend(
+        self, x: Tensor, encoder_state: list[Tensor], recorder: AttentionRecorder | None
+    ) -> Tensor:
+        k, v, mask = encoder_state
         y: Tensor = self.attention(
             x, KeysValues(k, v), mask=mask, record=attention_record(recorder, "cross")
         )
@@ -259,6 +266,7 @@ class RnnAttention(_Attending):
             Recurrence(cell, width, width) for _ in range(config.num_decoder_layers)
         )
         self.attention = Attention(replace(config, num_heads=1), cross=True)
+        # One initial state for each decoder layer, from the mean of the encoder's outputs.
         self.bridge = nn.Linear(width, config.num_decoder_layers * width)
         self.join = nn.Linear(2 * width, width)
 
@@ -269,23 +277,23 @@ class RnnAttention(_Attending):
         mean = memory.sum(dim=1) / mask.sum(dim=(1, 3))  # padding is zero
         first = torch.tanh(self.bridge(mean)).chunk(len(self.decoder), dim=-1)
         # An LSTM's cell starts at zero; only h comes from the memory.
-        past = [
+        cache = [
             part
             for h, layer in zip(first, self.decoder, strict=True)
             for part in [h, *layer.zero_state(h)[1:]]
         ]
-        return past, self.given(memory, mask)
+        return cache, self.encoder_state(memory, mask)
 
     def decode(
         self,
         target_in: Tensor,
         at: int,
-        past: list[Tensor],
-        given: list[Tensor],
+        cache: list[Tensor],
+        encoder_state: list[Tensor],
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        x, after = self.through_decoder(self.target_embedding(target_in), past)
-        context = self.attend(x, given, recorder)
+        x, after = self.through_decoder(self.target_embedding(target_in), cache)
+        context = self.attend(x, encoder_state, recorder)
         return self.drop(torch.tanh(self.join(torch.cat([x, context], dim=-1)))), after
 
     def multiplications(self, source_lengths: np.ndarray, target_lengths: np.ndarray) -> float:
@@ -326,6 +334,7 @@ class Gnmt(_Attending):
         real = mask[:, 0, 0]  # (B, S)
         x = self.drop(bottom.read(self.source_embedding(source), real))
         for layer in above:
+            # Residual: each layer adds to its input, so that many of them can be trained.
             x = x + self.drop(layer.read(x, real))
         return x, mask
 
@@ -333,24 +342,24 @@ class Gnmt(_Attending):
         self, source: Tensor, recorder: AttentionRecorder | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         memory, mask = self.encoder_states(source)
-        return [part for layer in self.decoder for part in layer.zero_state(memory)], self.given(
-            memory, mask
-        )
+        cache = [part for layer in self.decoder for part in layer.zero_state(memory)]
+        return cache, self.encoder_state(memory, mask)
 
     def decode(
         self,
         target_in: Tensor,
         at: int,
-        past: list[Tensor],
-        given: list[Tensor],
+        cache: list[Tensor],
+        encoder_state: list[Tensor],
         recorder: AttentionRecorder | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         bottom, *above = self.decoder
-        first, *upper_states = self.states(past)
+        first, *upper_states = self.states(cache)
         y, after = bottom(self.target_embedding(target_in), first)
         x = self.drop(y)
-        context = self.attend(x, given, recorder)
+        context = self.attend(x, encoder_state, recorder)
         for layer, state in zip(above, upper_states, strict=True):
+            # Every layer sees the source again, not just the one that attends to it.
             y, state = layer(torch.cat([x, context.to(x.dtype)], dim=-1), state)
             x = x + self.drop(y)
             after = [*after, *state]

@@ -36,6 +36,7 @@ from dragoman.text.metrics import compare as paired_bootstrap
 
 _FACTS, _PAGE, _TEXT = "systems.json", "report.html", "report.txt"
 _SIGNIFICANT = 0.05  # p-value
+# Two systems that learned nothing still differ, sometimes significantly.
 _FLOOR = 1.0  # BLEU below which a difference means nothing
 _NOT_COMPARED = {
     "data.prepared": "the texts come from the command line",
@@ -60,6 +61,7 @@ def compare_systems(
 
     `flops` is the training budget of each system; with None, each trains until it has converged.
     """
+    # A deadline rather than a duration, since preparing the texts takes time, too.
     stop_at = time.monotonic() + 60 * minutes
     console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if given.train is None:
@@ -214,11 +216,14 @@ def _pair(
     for one, other in zip(results[first], results[second], strict=True):
         outputs = [(first, one.outputs), (second, other.outputs)]
         # The bootstrap compares the second output with the first, its baseline.
+        # One test for each seed: a bootstrap knows the variance of the test set, but not of
+        # training.
         base, changed = paired_bootstrap(outputs, [references])
         index = [score.name for score in changed.scores].index(metric)
         differences.append(changed.scores[index].value - base.scores[index].value)
         p_values.append(changed.p_values[metric] or 0.0)
     best = max(_mean([result.bleu for result in results[name]]) for name in (first, second))
+    # The largest p-value, because every seed must be significant by itself.
     return _Pair(first, second, differences, max(p_values), best >= _FLOOR)
 
 

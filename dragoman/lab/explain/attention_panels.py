@@ -61,6 +61,7 @@ def queries(config: ModelConfig) -> Panel:
         )
     bare = not config.attention.projections
     layout = BareHeads if bare else HEADS[config.attention.heads_layout]
+    # Other architectures have only attention from the decoder to the encoder.
     one_sequence = config.architecture in ("transformer", "decoder-only")
     lines = _projected("x" if one_sequence else "m", bare)
     code: tuple[Code, ...]
@@ -170,6 +171,7 @@ def weights(config: ModelConfig) -> Panel:
     title = "Scores become weights, weights gather values"
     if why := no_attention(config):
         return Panel("weights", title, "", "", left_out=why)
+    # ConvS2S does not read the setting.
     hard = config.attention.pattern == "hard" and config.architecture != "convs2s"
     code = [(plain_attention, "weights ="), (plain_attention, "y = ")]
     return Panel(
@@ -214,6 +216,7 @@ def heads(config: ModelConfig) -> Panel:
         (formula("f = W O times the heads side by side", f"f_i = {parts}"),),
         (
             (layout.join, "return y.transpose" if bare else "self.to_out"),
+            # Both steps: concatenation, then the output projection.
             *(((BareHeads.join, "return y.transpose"),) if not bare else ()),
         ),
     )
@@ -240,7 +243,10 @@ def cross(config: ModelConfig) -> Panel:
             (DecoderLayer.forward, "x = self.around_cross"),
         ),
         "convs2s": ((ConvS2S.encode, "return [window]"),),
-    }.get(config.architecture, ((_Attending.given, "return"), (_Attending.attend, "y: Tensor")))
+    }.get(
+        config.architecture,
+        ((_Attending.encoder_state, "return"), (_Attending.attend, "y: Tensor")),
+    )
     source = (
         "the encoder layer of the same number"
         if config.attention.cross_attention_layer == "same-layer"

@@ -68,6 +68,7 @@ class ChangeRequest(BaseModel):
 
     def intervention(self) -> Intervention:
         fields = self.model_dump()
+        # Pydantic has lists, but an intervention must be hashable.
         return Intervention(**{**fields, "off": tuple(self.off), "say": tuple(self.say)})
 
 
@@ -148,6 +149,7 @@ async def explanation(request: Request) -> Response:
         heads = model.num_heads * (model.num_encoder_layers + 2 * model.num_decoder_layers)
         return 4 + heads  # a pass without each head, and four for the gradient step
 
+    # The number of passes is charged in advance, before any of them runs.
     inspection = Inspection(partial(_explanation, change), _check_numbers, passes)
     return await _inspected(request, body, inspection)
 
