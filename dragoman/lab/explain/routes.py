@@ -68,7 +68,7 @@ class ChangeRequest(BaseModel):
 
     def intervention(self) -> Intervention:
         fields = self.model_dump()
-        # Pydantic has lists, but an intervention must be hashable.
+        # Tuples, since a list would not equal the empty tuple of an intervention without changes.
         return Intervention(**{**fields, "off": tuple(self.off), "say": tuple(self.say)})
 
 
