@@ -95,6 +95,7 @@ def _small_pairs(matrix: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np
         rows = slice(first, first + _ROWS_AT_ONCE)
         # In 16 bits, because the sum of two bytes does not fit into 8.
         numbers = matrix[rows].astype(np.int16) - ZERO
+        # The last number of an odd row has no neighbor.
         paired = numbers[:, : numbers.shape[1] // 2 * 2]
         largest = np.abs(paired[:, ::2] + paired[:, 1::2]).max(axis=1, initial=0)
         # Rounding may add one half to each of the two.

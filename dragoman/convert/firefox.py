@@ -95,6 +95,7 @@ def download(name: str, folder: Path) -> FirefoxModel:
         raise BundleError(f"{_server()} does not say where to download files.") from None
     for file in models[name].files:
         raw = _read(base + file.location, _LARGEST_FILE)
+        # The hash comes from the same server: it detects damage, not an attack.
         if hashlib.sha256(raw).hexdigest() != file.sha256:
             raise BundleError(f"{file.name} was damaged in transit: try again.")
         (folder / file.name).write_bytes(raw)

@@ -64,6 +64,7 @@ class SourceFolder:
     def require(self, settings: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
         """Raise a ConversionError if a setting differs from its only supported value."""
         for name, value in supported.items():
+            # A missing setting has its default, which is the supported value.
             if settings.get(name, value) != value:
                 raise ConversionError(
                     f"{self.path}: dragoman does not support {name}={settings[name]!r}."
@@ -85,6 +86,7 @@ class SourceFolder:
         """Return the bundle, if weights, pieces and settings fit together."""
         codec.check_tags()
         sides = len(codec.source), len(codec.target)
+        # A mistake of the converter shows here, and not as a bad translation.
         check_plain_weights(weights, config.model, *sides, codec.shared)
         card = {
             "from": list(codec.languages.sources),

@@ -66,6 +66,7 @@ class RaggedFile:
     """Sequences concatenated in one file, with their start offsets in another."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype):
+        # Mapped, not read: a corpus may be larger than memory, and processes share its pages.
         self.values = map_array(folder / name, dtype)
         starts = map_array(folder / f"{name}.starts", _PLACE)
         # The file may be damaged or come from a stranger: offsets must rise and stay in range.
@@ -99,6 +100,7 @@ class RaggedFileWriter:
         self._values = open(folder / name, "wb")  # noqa: SIM115
         self._starts = open(folder / f"{name}.starts", "wb")  # noqa: SIM115
         self._end = 0
+        # One offset more than rows, so that each row is starts[i] to starts[i+1].
         self._starts.write(np.zeros(1, _PLACE).tobytes())
 
     def __enter__(self) -> Self:
@@ -189,6 +191,8 @@ class Store:
             rows = {name: RaggedFile(folder, name, dtype) for name in names} | {
                 TEXT: RaggedFile(folder, TEXT, _BYTE)
             }
+            # A pair is a line number and two lengths; its ids belong to sentences, which several
+            # corpora may share.
             self.lines = map_array(folder / "lines", _PLACE)
             self.source_lengths = map_array(folder / "source.lengths", _LENGTH)
             self.target_lengths = map_array(folder / "target.lengths", _LENGTH)
@@ -203,6 +207,7 @@ class Store:
                 f"{folder}: the prepared data cannot be read ({error}). Start a new run."
             ) from None
         self._text, self._source, self._target = (rows[name] for name in (TEXT, *names))
+        # -1: a corpus without a tag.
         self._tags = np.array(
             [-1 if corpus.tag is None else corpus.tag for corpus in corpora], dtype=np.int64
         )
@@ -242,6 +247,7 @@ class Store:
         rows = _padded(self._source.values, starts, lengths, pad, before=tagged, after=1)
         # The free places before and after each row: tag and end token.
         rows[tagged > 0, 0] = tags[tagged > 0]
+        # Row by row, since rows end in different columns.
         rows[np.arange(len(rows)), tagged + lengths] = self._end
         return rows
 
@@ -266,6 +272,7 @@ class Store:
 
     def _texts(self, numbers: np.ndarray) -> list[str]:
         values, starts = self._text.values, self._text.starts
+        # Lists of Python integers: indexing an array for every sentence would be slower.
         bounds = zip(starts[numbers].tolist(), starts[numbers + 1].tolist(), strict=True)
         return [line_of(values[start:end].tobytes().decode()) for start, end in bounds]
 

@@ -100,6 +100,7 @@ class Codec:
 
     def spells(self, character: str) -> bool:
         """Tell whether the vocabulary has a character, other than as bytes or as another one."""
+        # Cached: every odd character of every text is asked about.
         if character not in self._spelled:
             (ids,) = self.source_segmenter.encode([character])
             pieces = "".join(self.source.pieces[i] for i in ids)
@@ -205,6 +206,7 @@ class Codec:
         synthetic = np.array([text.startswith(MADE) for text in texts], dtype=bool)
         if self.mark is None or not synthetic.any():
             return Flat(ids, lengths)
+        # Insert all marks with one call instead of a loop over sentences.
         starts = (np.cumsum(lengths) - lengths)[synthetic]
         return Flat(np.insert(ids, starts, self.mark), lengths + synthetic)
 
@@ -224,6 +226,7 @@ class Codec:
         synthetic, sources = _without_marks(sources)
         targets = [*map(without_mark, targets)]
         # Tag, mark and end token are added to a source later.
+        # Different seeds: equal words on both sides must not get the same segmentation.
         left = _dropped(self.source_segmenter, sources, rate, 2 * seed, longest - 3)
         right = _dropped(self.target_segmenter, targets, rate, 2 * seed + 1, longest)
         return self._frame(left, synthetic, tos), right

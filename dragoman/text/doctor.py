@@ -80,6 +80,7 @@ class CorpusProblem:
 
     def add(self, lines: np.ndarray) -> None:
         self.count += len(lines)
+        # Only the first lines are kept: a bad corpus may have millions.
         self.lines = (self.lines + lines[:FIRST_LINES_SHOWN].tolist())[:FIRST_LINES_SHOWN]
 
     def __str__(self) -> str:

@@ -96,6 +96,7 @@ def _checked_block(
     `before`: number of lines before the block. `added`: bytes that are not in the file.
     """
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
+    # All lines of a block with a few array operations; only a bad block is looked at line by line.
     sizes = np.diff(ends, prepend=0)
     if sizes.max() - added > limits.longest:
         limits.check_line(before + int(np.argmax(sizes > limits.longest)) + 1, int(sizes.max()))
@@ -350,6 +351,7 @@ def where_the_sides_part(source: str | Path, target: str | Path) -> str:
     swapped = len(left) < len(right)
     longer, shorter = (right, left) if swapped else (left, right)
     name, other = (target, source) if swapped else (source, target)
+    # Two prefix sums cover every position: the cost of the lines before it, and of those after it.
     surplus = len(longer) - len(shorter)
     before = _misfit(longer[: len(shorter)], shorter)  # cost of pairing line i with line i
     after = _misfit(longer[surplus:], shorter)  # cost of pairing line i + surplus with line i
@@ -369,6 +371,7 @@ def _features(lines: Iterable[str]) -> np.ndarray:
     (lines, 3)
     """
     rows = [
+        # Numbers and the final punctuation are mostly the same in both languages.
         (np.log1p(len(line)), sum(map(ord, re.findall(r"\d", line))), ord(line[-1]) if line else 0)
         for line in lines
     ]

@@ -60,6 +60,7 @@ def split_to_fit(text: str, fits: Callable[[str], bool]) -> list[str]:
             return [part for group in _pack(atoms, fits) for part in split_to_fit(group, fits)]
     if len(text) < 2:
         return [text]
+    # Neither sentences nor words: cut in the middle, and test the halves again.
     middle = len(text) // 2
     return split_to_fit(text[:middle], fits) + split_to_fit(text[middle:], fits)
 
@@ -149,6 +150,7 @@ def _ends(before: str, after: str, language: str) -> bool:
     last = re.split(r"[\s.(\['’]", ending)[-1].lower()
     if not before.endswith("."):
         return True
+    # "Am 3. Mai", but "in the year 2020. Then": a longer number ends the sentence.
     is_ordinal = last.isdigit() and len(last) <= 2
     is_letter = len(last) == 1 and last.isalpha()
     if not last or is_ordinal or is_letter or last in _words(False, language):
@@ -175,6 +177,7 @@ def is_in_capitals(text: str) -> bool:
     if not text.isupper():
         return False
     words = [word for word in text.split() if any(c.isalpha() for c in word)]
+    # A single word may be an acronym, so it must be longer.
     shortest = _LONG_WORD if len(words) == 1 else 4
     return any(len(word) >= shortest for word in words)
 

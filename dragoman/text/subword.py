@@ -178,6 +178,7 @@ def count_words(sentences: Iterable[str], normalization: str) -> Counter[str]:
     sentences = iter(sentences)
     while batch := list(islice(sentences, _SENTENCES_AT_ONCE)):
         counts.update(" ".join(normalizer.normalize(batch)).replace(WORD_START, " ").split(" "))
+    # Two spaces in a row have an empty word between them.
     del counts[""]
     return counts
 
@@ -297,6 +298,7 @@ class BytePairs(Segmenter):
         Old merges come first, so a text is segmented as before, unless a new piece can be merged
         from its old pieces. Tags never occur in text.
         """
+        # Scores fall with the order of merges, so lower ones come after all old merges.
         scores = [self._processor.get_score(i) for i in range(len(self.vocabulary))]
         lowest = min(scores)
         added = [(piece, _NORMAL) for piece in pieces] + [(tag, _CONTROL) for tag in tags]

@@ -154,6 +154,7 @@ def _adapt_decoder(model: Model, config: LoraConfig, votes: int) -> dict[str, Ad
         if isinstance(module, Linear) and name.startswith("decoder.")
     }
     per_rank = 2 * sum(sum(layer.weight.shape) for layer in layers.values())
+    # A percent for the header of the file.
     room = 0.99 * config.largest - 4 * votes
     rank = min(config.most_rank, int(room / max(1, per_rank)))
     if not layers or rank < 1:
@@ -204,6 +205,7 @@ class LoraTrainer:
         """Return the factors in storage format."""
         stored = dict[str, np.ndarray]()
         for name, layer in self._adapted.items():
+            # The strength is merged into one factor, so that readers need not know about it.
             stored[name + UP] = (layer.strength * layer.up.detach()).numpy().astype(np.float16)
             stored[name + DOWN] = layer.down.detach().numpy().astype(np.float16)
         return stored

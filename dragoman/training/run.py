@@ -188,6 +188,7 @@ def _begin(
         Checkpoints(folder / CHECKPOINTS, config.training.average_checkpoints, ranks),
         ranks,
     )
+    # A run may be done without a bundle, if it was killed while exporting.
     if trainer.is_done() and is_finished(folder):
         return _nothing_to_do(folder, console)
     _announce(trainer, console)
@@ -245,6 +246,7 @@ def _train(
         held.enter_context(storage_errors(f"training in {folder}"))
         held.enter_context(interruption.after_the_step())
         journal = _journal(trainer, folder, console) if trainer.ranks.is_main else NoJournal()
+        # Also after an error: the log must be complete.
         held.callback(journal.close)
 
         def at_validation() -> None:
@@ -256,6 +258,7 @@ def _train(
         if is_watched:
             console.print(f"watch it with: tensorboard --logdir {folder}")
         at_validation()
+        # A bundle at every best validation, so that a long run can be used before it ends.
         at_best = partial(write_interim_bundle, trainer, folder)
         return trainer.run(journal, interruption.requested, at_best, at_validation)
 

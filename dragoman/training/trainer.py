@@ -80,6 +80,7 @@ class Trainer:
             checkpoints.restore(progress.step, self.model, self.optimizer)
         make = GRADIENTS[config.training.objective]
         self.gradients: Gradients = make(self.model, config, device, data.codec.target, ranks)
+        # The step that runs on the GPU while the host prepares the next one.
         self._pending: _PendingStep | None = None
         self._stopping = False  # True once all ranks know that one was interrupted
         self.loader = Loader(
@@ -111,11 +112,13 @@ class Trainer:
         `at_validation` is called after each validation, `at_best` after each one that is the best
         so far.
         """
+        # Times add up over interruptions.
         started = time.monotonic() - self.progress.elapsed_s
         steps = self.loader.from_position(self.progress.position)
         while not self.is_done():
             position, batches = next(steps)
             self.step(batches, journal, interrupted)
+            # Only after the step: a checkpoint must name the first batch that was not used.
             self.progress.position = position
             self.progress.elapsed_s = time.monotonic() - started
             if self._due(self.config.training.validate_every):
@@ -157,12 +160,14 @@ class Trainer:
         self.gradients.stops.fill_(interrupted())
         self.gradients.all_reduce()
         rate = learning_rate(number, training, self.config.model.d_model)
+        # Norms stay on the device; they are checked when the step is logged.
         norms = optimizer_step(self.optimizer, self.model.parameters(), rate, training.clip_norm)
         flops = self.gradients.flops(batches)
         if isinstance(self.optimizer, Muon):
             flops += self.optimizer.flops
         progress.step = number
         progress.target_tokens = progress.target_tokens + tokens
+        # Operations are computed from lengths, not measured, so equal runs have equal costs.
         progress.flops += flops
         report = StepReport(number, progress.position.epoch, tokens, flops, rate)
         pending = _PendingStep(
@@ -211,6 +216,8 @@ class Trainer:
                         f"{self._last_saved()}. Lower data.max_length or choose a smaller model."
                     ) from None
             if self.device.type == "cuda":
+                # Freed memory is in pieces of the old sizes: give it back before asking for other
+                # ones.
                 torch.cuda.empty_cache()
             smaller: list[Batch] = []
             for batch in batches:
@@ -305,6 +312,7 @@ class Trainer:
         try:
             for _ in range(3 if self.device.type == "cuda" else 2):
                 started = time.monotonic()
+                # Step 0: its dropout belongs to no real step.
                 self.accumulate(mine, 0, tokens)
                 self.gradients.sums.tolist()  # wait for the GPU
                 elapsed = time.monotonic() - started
