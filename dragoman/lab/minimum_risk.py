@@ -102,7 +102,7 @@ class MinimumRiskGradients(Gradients):
         return expected_cost(scores.view(-1, count), costs.view(-1, count))
 
     def _log_probs(self, samples: Batch) -> Tensor:
-        """Return log p of token_log_probs translation, the end included. (B*K,)"""
+        """Return log p of each translation, the end included. (B*K,)"""
         hidden, targets = self.forward(samples)
         # The hidden states come packed, without padding: one row for each real token. (N,)
         token_log_probs = -F.cross_entropy(

@@ -68,7 +68,7 @@ class _AttentionKind(NamedTuple):
     title: str
     rows: str
     columns: str
-    looks: str
+    recorded: str  # its name in `Trace.attention`
     stack: str
     sublayer: str = "attention"
     pass_: int = 0
@@ -280,11 +280,11 @@ def _parts(engine: "TorchEngine", trace: "Trace", config: ModelConfig) -> list[d
     parts = []
     for kind in _IN_ONE_STACK if config.architecture == "decoder-only" else _IN_TWO_STACKS:
         layers = []
-        for number, look in enumerate(trace.looks[kind.looks]):
-            shown = _look(look)
+        for number, recorded in enumerate(trace.attention[kind.recorded]):
+            shown = _attention_arrays(recorded)
             if kind.columns == "both":
                 # One softmax covers both sides, but the trace stores the parts separately.
-                to_source = _array(trace.looks["cross"][number].weights)
+                to_source = _array(trace.attention["cross"][number].weights)
                 shown["weights"] = np.concatenate([to_source, shown["weights"]], axis=-1)
             around = _around(engine, trace, f"{kind.stack}.{number}.", kind.sublayer, kind.pass_)
             layers.append(shown | around)
@@ -294,11 +294,11 @@ def _parts(engine: "TorchEngine", trace: "Trace", config: ModelConfig) -> list[d
     return parts
 
 
-def _look(look: "AttentionTrace") -> dict[str, Any]:
-    shown = {name: _array(getattr(look, name)) for name in ("q", "k", "v", "scores", "weights")}
+def _attention_arrays(recorded: "AttentionTrace") -> dict[str, Any]:
+    shown = {name: _array(getattr(recorded, name)) for name in ("q", "k", "v", "scores", "weights")}
     mask = None
-    if look.mask is not None and not bool(look.mask.all()):
-        mask = look.mask.expand(look.scores.shape)[0, 0].cpu().numpy()
+    if recorded.mask is not None and not bool(recorded.mask.all()):
+        mask = recorded.mask.expand(recorded.scores.shape)[0, 0].cpu().numpy()
     return {**shown, "mask": mask}
 
 

@@ -34,7 +34,9 @@ class Trace:
     """
 
     calls: dict[str, list[Call]]
-    looks: dict[str, list[AttentionTrace]]  # "encoder", "decoder" and "cross", one entry per layer
+    attention: dict[
+        str, list[AttentionTrace]
+    ]  # "encoder", "decoder" and "cross", one entry per layer
     logits: Tensor  # (B, T, V)
 
 
