@@ -1,5 +1,6 @@
 """The lectures' claims, each run on models trained here.
 
-A claim is drawn, and summed up in two sentences made from the numbers. The studies stand beside the
-package and use it as anybody could; `dragoman compare` runs them where they are at hand.
+Each claim gets a figure and a summary of two sentences, made from the numbers. The studies are not
+part of the package and use it like any other program; `dragoman compare` runs them in a source
+folder.
 """

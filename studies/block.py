@@ -7,11 +7,11 @@
     normalisation            the same, over a range of learning rates
     decoder self-attention   name each item of a set once
 
-The norm stands before each sublayer (pre) or after the sum, as in the notes (post): what a part
-brings to the deep stack is judged for both.
+The norm is before each sublayer (pre) or after the sum, as in the notes (post); the deep stack is
+tested with both.
 
-A part is not of use for everything, so each task was made for its part: it asks for what the
-lectures say that the part is for.
+No part helps with everything, so each task was made for its part: it needs the ability that the
+lectures ascribe to it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,7 +92,7 @@ class Part:
 
 
 def _tuned_trials(size: Size, study: Study) -> dict[str, dict[str, Trial]]:
-    """For each part that is compared at the best rate: the systems on its task."""
+    """Return the trials of each part that is compared at the best rate, on its task."""
 
     def trials(task: str, shape: Mapping[str, Any], key: str,
                systems: Mapping[str, Mapping[str, Any]]) -> dict[str, Trial]:  # fmt: skip
@@ -208,7 +208,7 @@ def gradient_of_first_layer(stack: Stack) -> float:
 
 
 def _run_gradients(folder: Path, size: Size) -> dict[str, list[float]]:
-    """By system and seed."""
+    """Compute the ratio of gradients for each system and seed."""
     stacks = {
         (name, seed): Stack(model, size.stack, seed)
         for name, model in _deep(size).items()

@@ -1,8 +1,8 @@
-"""A whole comparison: train what the claims need, look at it claim by claim, write the report.
+"""Run a whole comparison: train the systems that the claims need, test each claim, write a report.
 
 DIR/compare.json     what is compared: a folder holds one comparison
 DIR/machine.txt      what it was run on
-DIR/claims/C1.json   what was found, kept: a second call goes on where the first one stopped
+DIR/claims/C1.json   the findings so far: a second call resumes where the first one stopped
 DIR/report.html
 """
 
@@ -121,7 +121,7 @@ def compare(
 
 
 def _find(study: Study, names: Sequence[str], jobs: int, console: Console) -> dict[str, Finding]:
-    """The claims beside each other, sharing the workers; then those that measure time, alone."""
+    """Test the claims in parallel, then one by one the claims that measure time."""
     beside = [name for name in names if name not in _TIMED and jobs > 1]
     found: dict[str, Finding] = {}
     with workers(jobs), ThreadPoolExecutor(max(1, len(beside))) as threads:
@@ -165,14 +165,14 @@ def _known(claims: Sequence[str]) -> list[str]:
 
 
 def _systems(claims: Sequence[str], scale: Scale) -> list[System]:
-    """What the claims need, each once."""
+    """Return the systems that the claims need, without repetitions."""
     return list(
         {system.name: system for name in claims for system in CLAIMS[name].systems(scale)}.values()
     )
 
 
 def _missing(study: Study, given: CorpusFiles, claims: Sequence[str]) -> list[System]:
-    """What is known to be needed and has no result; its texts are written."""
+    """Return the systems that are needed and have no result, and write their texts."""
     systems = {system.name: system for system in _systems(claims, study.scale)}
     study.texts.write(given, study.scale, [system.corpus for system in systems.values()])
     for name in claims:
@@ -183,7 +183,7 @@ def _missing(study: Study, given: CorpusFiles, claims: Sequence[str]) -> list[Sy
 
 
 def _found(study: Study, name: str, console: Console) -> Finding:
-    """What an earlier call found, or what this one finds."""
+    """Return the finding of an earlier call, or test the claim now."""
     path = _kept(study, name)
     if path.exists():
         return Finding.from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -201,7 +201,7 @@ def _kept(study: Study, name: str) -> Path:
 
 
 def _command(study: Study, given: CorpusFiles) -> str:
-    """What was typed, without the folder."""
+    """Return the command line without the folder."""
     files = {
         "": given.train,
         "--valid": given.valid,
@@ -216,7 +216,7 @@ def _command(study: Study, given: CorpusFiles) -> str:
 
 
 def _machine(study: Study) -> str:
-    """What the claims were first run on; a report that is written again elsewhere keeps it."""
+    """Return the machine of the first run, even if the report is written again elsewhere."""
     path = study.folder / _MACHINE
     if not path.exists():
         found = f"{cores()} CPU cores, torch {torch.__version__}"

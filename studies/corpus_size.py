@@ -1,8 +1,8 @@
 """C9: how much each system asks of the corpus.
 
 The Transformer and the convolutional system are trained on more and more pairs, each until
-validation no longer improves, with the learning rate that suits it and the dropout that suits it at
-this size. What is judged is how the gap between the two changes.
+validation no longer improves, with its best learning rate and its best dropout for this size. The
+claim is about how the gap between the two changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def _dropouts(study: Study, name: str, corpus: str) -> dict[float, System]:
 
 
 def _seeds(study: Study, name: str, corpus: str) -> list[System]:
-    """With the dropout that validates best, every seed."""
+    """Return the systems with the dropout that validates best, one for each seed."""
     rate, tried = chosen_rate(study, name), _dropouts(study, name, corpus)
     dropout = best(study, tried) if tried else None
     if rate is None or dropout is None:

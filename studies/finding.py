@@ -54,7 +54,7 @@ class Claim:
 
 
 def listed(items: Sequence[str]) -> str:
-    """As a sentence lists them.
+    """Join names as a sentence lists them.
 
     >>> listed(["a", "b", "c"]), listed(["a"])
     ('a, b and c', 'a')

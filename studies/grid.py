@@ -1,9 +1,10 @@
-"""Architectures at several costs, each with the learning rate that suits it, and who goes on.
+"""Train architectures at several costs, each with its best learning rate, and choose finalists.
 
-The rate is chosen on the validation set among a few, for each architecture with the same effort:
-every one of them is trained once with each rate, at the second cost. The ones that validate best,
-and the Transformer, go on to higher costs. There the corpus is read so often that dropout matters,
-and a lower rate may be better: both are chosen again, in the same way, at the first of these costs.
+The rate is chosen among a few on the validation set, with the same effort for each architecture:
+every one is trained once with each rate, at the second cost. The architectures that validate best,
+and the Transformer, are then trained at higher costs. There the corpus is read so often that
+dropout matters, and a lower rate may be better: both are chosen again, in the same way, at the
+first of these costs.
 
 Two systems are compared sentence by sentence: GLEU in points, averaged over seeds. A difference
 counts if the sentences, drawn again and again, agree on it, and every seed does.
@@ -82,7 +83,7 @@ def best(study: Study, systems: Mapping[Key, System]) -> Key | None:
 
 
 def to_be_tuned(scale: Scale, names: Sequence[str]) -> list[System]:
-    """What has to be trained before the rates are known."""
+    """Return the systems to train before the rates are known."""
     if len(scale.rates) == 1:
         return []
     return [system for name in names for system in candidates(scale, name).values()]
@@ -110,7 +111,7 @@ def tuned_again(study: Study, name: str) -> dict[tuple[float, float], System]:
 
 
 def tuning_tables(study: Study, names: Sequence[str]) -> list[Table]:
-    """What the choice of the rates rests on; nothing if there was no choice."""
+    """Describe how the rates were chosen; empty if there was no choice."""
     if len(study.scale.rates) == 1:
         return []
     rows = []
@@ -146,7 +147,7 @@ def marked(results: Mapping[Key, Result]) -> list[str]:
 
 
 def finalists(study: Study) -> list[str]:
-    """The Transformer, and those that validate best at the second cost; none before the tuning."""
+    """Return the Transformer and the architectures that validate best; empty before the tuning."""
     scores = {}
     for name in NEURAL:
         rate = chosen_rate(study, name)

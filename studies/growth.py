@@ -66,7 +66,7 @@ class Kind:
         return n if self.architecture == "rnn-attention" else 1
 
     def path(self, n: int) -> int:
-        """Layers or steps that lie between the first word and the last.
+        """Count the layers or steps between the first word and the last.
 
         >>> [kind.path(100) for kind in KINDS.values()]
         [99, 99, 33, 7, 1, 7]
@@ -369,7 +369,7 @@ def kept_for_backward(layer: nn.Module, x: Tensor) -> int:
 
 @dataclass(frozen=True)
 class Grown:
-    """Of one layer, by length: multiply-adds, milliseconds of all repetitions, MiB."""
+    """The cost of a layer at each length: multiply-adds, milliseconds of all repetitions, MiB."""
 
     lengths: Sequence[int]
     products: Sequence[float]

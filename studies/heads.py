@@ -1,11 +1,11 @@
 """C8: several lookups by one head and by several, and what the heads of a trained model do.
 
-The task: tag every word with those at k distances from it, all at once, with one layer of
-self-attention. One wide head can do that too (it may spread its weights and tell the words apart by
-their features), so the question is not who can, but who learns it sooner.
+The task: tag every word with the words at k distances from it, in one layer of self-attention. One
+wide head can do that, too (it may spread its weights and distinguish the words by their features),
+so the question is not who can, but who learns it faster.
 
-The model that comes with the package shows what heads make of themselves: each head is held against
-some roles, such as looking at the word before.
+The bundled model shows which roles heads take: each head is compared with some roles, such as
+looking at the previous word.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,9 +83,9 @@ ROLES: dict[str, _Place] = {
 
 
 def role_weights(weights: np.ndarray, pieces: Pieces, place: _Place) -> tuple[np.ndarray, float]:
-    """Mean weight of each head (L, H) at the role's places, and that of an even spread.
+    """Return the mean weight of each head (L, H) at the role's places, and the weight of chance.
 
-    Over those words of the sentence (tag and end apart) that have such a place.
+    The mean is over the words of the sentence that have such a place, without tag and end.
     """
     size = len(pieces)
     wanted = np.array([[place(pieces, i, j) for j in range(size)] for i in range(size)])

@@ -1,13 +1,13 @@
-"""From repeated measurements to a verdict: seen, undecided or not seen.
+"""Turn repeated measurements into a verdict: seen, undecided or not seen.
 
 A claim says that something is greater than something else by more than a margin, the smallest
 difference worth speaking of. The 95% t-interval of the mean over the measurements (seeds, or
-sentences) is held against the margin:
+sentences) is compared with the margin:
 
-    seen         the whole interval lies above the margin
-    not seen     the whole interval lies below it
-    undecided    the margin lies inside, or a check fails, so that the measurements could not have
-                 told: all at the floor, all at the ceiling, a base that learned nothing
+    seen         the whole interval is above the margin
+    not seen     the whole interval is below it
+    undecided    the margin is inside, or a check fails, so that the measurements prove nothing:
+                 all at the floor, all at the ceiling, a base that learned nothing
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ class Judgement:
     why: str = ""
 
     def interval(self, form: str = ".2f") -> str:
-        """As a sentence shows it, e.g. "0.40 [0.31, 0.52]"."""
+        """Format the mean and the interval, e.g. "0.40 [0.31, 0.52]"."""
         return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
@@ -60,7 +60,7 @@ def judge(
     checks: Iterable[Check] = (),
     exact: bool = False,
 ) -> Judgement:
-    """Whether `ahead` is greater than `behind` by more than the margin.
+    """Judge if `ahead` is greater than `behind` by more than the margin.
 
     The two are paired: the same seed, or the same sentence. Without `behind`, `ahead` holds the
     differences themselves. `exact` values, counted rather than measured, need no repetition.
@@ -86,7 +86,7 @@ def judge(
 
 
 def all_of(judgements: Iterable[Judgement]) -> Verdict:
-    """Of a claim that says several things at once: one that is not seen refutes it."""
+    """Judge a claim that says several things: a single one that is not seen refutes it."""
     verdicts = {judgement.verdict for judgement in judgements}
     for worst in ("not seen", "undecided"):
         if worst in verdicts:

@@ -1,4 +1,4 @@
-"""A ladder from the Transformer of 2017 to that of today: one change at a time, on equal terms.
+"""A ladder from the Transformer of 2017 to today's: one change at a time, on equal terms.
 
     python -m studies.ladder --multi30k DIR --tatoeba DIR --out DIR --device cuda --jobs 10
     python -m studies.ladder --report DIR/results.json     # writes docs/ten-years.md, needs no GPU
@@ -86,7 +86,7 @@ TINY = Scale(
 
 @dataclass(frozen=True)
 class Rung:
-    """A change: its settings lie over those of all rungs below."""
+    """A change: its settings override the settings of all rungs below."""
 
     name: str
     source: str
@@ -95,7 +95,7 @@ class Rung:
 
 
 def rungs(scale: Scale) -> list[Rung]:
-    """From the lowest to the highest."""
+    """Return the rungs from the lowest to the highest."""
     # Three matrices instead of two: two thirds of the rows, in a multiple that a GPU likes.
     gated = scale.settings["model.d_ff"] * 2 // 3 // 8 * 8
     return [
@@ -138,7 +138,7 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Ladder:
-    """What is trained, and what is known of it so far."""
+    """The trainings, and their results so far."""
 
     study: Study
     height: int  # rungs, from the lowest on
@@ -148,7 +148,7 @@ class Ladder:
         return rungs(self.study.scale)[: self.height]
 
     def system(self, field: str, number: int, rate: float, seed: int, kind: str = "") -> System:
-        """A training; `kind` stands before the names of those that are not for the comparison."""
+        """A training; `kind` is a prefix of its name if it is not part of the comparison."""
         settings: dict[str, Any] = {**FIELDS[field].settings}
         for rung in self.rungs[: number + 1]:
             settings |= rung.settings
@@ -189,7 +189,7 @@ class Ladder:
         return [s for s in self.seeds(field, number) if self.study.has_result(s)]
 
     def missing(self) -> list[System]:
-        """What is known to be needed and is not trained: rates first, then seed after seed."""
+        """Return the trainings that are still needed: first the rates, then seed after seed."""
         places = [(field, number) for field in FIELDS for number in range(self.height)]
         needed = [system for place in places for system in self.tried(*place).values()]
         rows = [row for place in places if (row := self.seeds(*place))]
@@ -274,7 +274,7 @@ def _write_texts(study: Study, folders: Mapping[str, Path]) -> None:
 
 
 def _cost(ladder: Ladder, flops: float | None, jobs: int, whole: float, console: Console) -> float:
-    """The FLOPs of each training: those of an earlier call, those asked for, or what fits."""
+    """Return the FLOPs of each training: of an earlier call, of the options, or what fits."""
     path = ladder.study.folder / _FLOPS
     if not path.exists():
         chosen = flops or _affordable(ladder, jobs, whole, console)
@@ -286,10 +286,10 @@ def _cost(ladder: Ladder, flops: float | None, jobs: int, whole: float, console:
 
 
 def _affordable(ladder: Ladder, jobs: int, minutes: float, console: Console) -> float:
-    """FLOPs of a training so that all of them take about so many minutes on this machine.
+    """Return the FLOPs of a training with which all of them take about this many minutes here.
 
-    Every rung is trained for a moment, as many at once as later: they share the GPU, and a FLOP
-    costs more where kernels are small or not ours.
+    Every rung is trained for a moment, as many in parallel as later: they share the GPU, and a FLOP
+    takes longer where kernels are small or not ours.
     """
     study = ladder.study
     probes = []
@@ -305,7 +305,7 @@ def _affordable(ladder: Ladder, jobs: int, minutes: float, console: Console) -> 
         results[s.name].target_tokens / results[s.name].flops / _tokens_per_s(study, s)
         for s in probes
     )
-    # Beside the steps: a model made, validated and saved, and here also kernels compiled.
+    # Apart from the steps, a model is built, validated and saved, and kernels are compiled.
     beside = statistics.mean(_duration(study, s) - results[s.name].seconds for s in probes)
     trainings = len(FIELDS) * ladder.height * (_EXPECTED_RATES + study.scale.seeds - 1)
     room = 60 * minutes * _RESERVE * jobs / trainings - beside
@@ -319,12 +319,12 @@ def _affordable(ladder: Ladder, jobs: int, minutes: float, console: Console) -> 
 
 
 def _logged(system: System) -> System:
-    """With a log that tells the speed of every few steps."""
+    """Return the system with a log of its speed every few steps."""
     return replace(system, settings={**system.settings, "training.log_every": 10})
 
 
 def _tokens_per_s(study: Study, system: System) -> float:
-    """Target tokens per second of training, when kernels are compiled and shapes recorded."""
+    """Return the target tokens per second, once kernels are compiled and shapes recorded."""
     lines = (study.run_of(system) / LOG).read_text(encoding="utf-8").splitlines()
     speeds: list[float] = [
         e["tokens_per_s"] for e in map(json.loads, lines) if e["kind"] == "train"
@@ -333,7 +333,7 @@ def _tokens_per_s(study: Study, system: System) -> float:
 
 
 def _duration(study: Study, system: System) -> float:
-    """Of a whole training, from its settings to its result."""
+    """Return the seconds of a whole training, from its settings to its result."""
     began, ended = (
         (study.run_of(system) / name).stat().st_mtime for name in ("run.toml", "result.json")
     )
@@ -341,7 +341,7 @@ def _duration(study: Study, system: System) -> float:
 
 
 def _measure_speed(ladder: Ladder, flops: float, console: Console) -> None:
-    """Of each rung on the first corpus, with nothing beside it; kept rung by rung.
+    """Time each rung on the first corpus, by itself, and save the times rung by rung.
 
     `flops`: of the training that is timed.
     """

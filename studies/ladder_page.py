@@ -199,7 +199,7 @@ def _mean(runs: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def _bars(name: str, rungs: Sequence[Rung]) -> BarChart:
-    """What each change gained; those that are undecided stand back."""
+    """Draw the gain of each change; undecided ones are pale."""
     changes = steps(rungs) if all(rung["seeds"] for rung in rungs) else []
     ends = [interval(step.differences) for step in changes]
     return BarChart(

@@ -7,7 +7,7 @@ by word will not do:
     target   [adjective] noun [plural]   verb (agrees with its subject; tense as told last)   object
 
 so objects and verbs change places, adjectives change sides, and the verb's ending is decided by a
-noun at the other end of its clause and by the last word of the sentence. Names are spelled anew,
+noun at the other end of its clause and by the last word of the sentence. Names are respelled
 syllable by syllable: an open vocabulary.
 """
 

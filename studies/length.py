@@ -72,7 +72,7 @@ def systems(size: Size) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class OnText:
-    """What systems made of the sentences of a test set."""
+    """The translations of a test set by several systems."""
 
     corpus: str
     words: Sequence[int]  # of each source
@@ -91,7 +91,7 @@ def groups_by_length(words: Sequence[int]) -> list[np.ndarray]:
 def bleu_by_length(
     outputs: Sequence[str], test: Sentences, rows: Sequence[np.ndarray]
 ) -> list[float]:
-    """Of each group of rows; not a number for a group of none."""
+    """Score each group of rows; an empty group gets NaN."""
     return [
         bleu([outputs[r] for r in g], [test.targets[r] for r in g]) if len(g) else math.nan
         for g in rows
@@ -139,7 +139,7 @@ def text_candidates(scale: Scale) -> list[System]:
 
 
 def _on_text(study: Study) -> OnText | None:
-    """On the second corpus, whose sentences may be longer, if it was got to; else on the first."""
+    """Use the second corpus, whose sentences may be longer, if it was trained on."""
     for corpus in (ALSO, "all"):
         systems = text_systems(study, corpus)
         if systems and all(study.has_result(system) for system in systems.values()):
@@ -221,8 +221,8 @@ def finding(size: Size, tuned: Mapping[str, Tuned], text: OnText | None) -> Find
 def _judge_text(text: OnText) -> Judgement:
     """Does the RNN fall further behind attention from the shortest to the longest sentences?
 
-    It keeps a share of attention's score in the shortest; what it lacks of that share in the
-    longest is told in parts of attention's score there.
+    In the shortest, it reaches a share of attention's score. The result is how much of that share
+    it loses in the longest, in parts of attention's score there.
     """
     rows = groups_by_length(text.words)
     rnn, attention = (np.asarray(text.gleu[name]) for name in ("RNN", "RNN with attention"))

@@ -3,9 +3,9 @@
 Three tasks, trained on short sequences and tested on sequences twice as long, all words before
 being given. Copying by encoder and decoder needs cross-attention, from a place in the target to the
 same place in the source; positions that act inside self-attention do not reach there, so vectors of
-two kinds are compared. Tagging each word with one a fixed distance before it needs self-attention
-alone; ALiBi is left out, because in an encoder it counts distances both ways alike. Copying by a
-decoder alone, in the large form only, compares all of them.
+two kinds are compared. Tagging each word with the word at a fixed distance before it only needs
+self-attention; ALiBi is not tested, because in an encoder it counts distances in both directions
+alike. Copying by a decoder-only model, in the large form only, compares all of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -88,7 +88,7 @@ def finding(
     tagging: Mapping[str, Tuned],
     alone: Mapping[str, Tuned],
 ) -> Finding:
-    """`alone`: copying by a decoder alone, which is shown and not judged."""
+    """`alone`: copying by a decoder-only model, which is shown but not judged."""
     falls = {
         kind: judge(
             one.valids,

@@ -36,7 +36,7 @@ def gradient_by_position(model: Model, source: Tensor, shifted: Tensor, target: 
 
 
 def longest_chain(output: Tensor) -> int:
-    """The most operations behind a result of which each had to wait for the one before.
+    """Count the longest chain of operations behind a result, each of which needs the previous one.
 
     It is the longest way through the graph that autograd recorded. Recurrent layers have to be
     computed step by step for it (`torch.backends.mkldnn.flags(enabled=False)` on a CPU): a library
@@ -72,6 +72,6 @@ def timings(work: Callable[[], object], device: torch.device, repeats: int = 3) 
 
 
 def wait(device: torch.device) -> None:
-    """A GPU works behind the host's back."""
+    """Wait for the GPU, which works asynchronously."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

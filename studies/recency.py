@@ -1,9 +1,9 @@
 """C2: what a recurrent network still knows of the word that came first.
 
-A sequence of random words is read, and the first of them is to be said. Between it and the end
-stand n others that do not matter. Networks are trained for each n anew; before training, the
+A network reads a sequence of random words and must repeat the first one. Between it and the end
+are n other words that do not matter. New networks are trained for each n; before training, the
 gradient of log p(first word) is taken at the first word and at the last. With the most words, the
-recurrent network is also asked for the last one: what it forgets is the beginning, not everything.
+recurrent network must also repeat the last one: it forgets the beginning, not everything.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,10 @@
-"""The report of a full run, judged again by rules that came after it.
+"""Judge the report of a full run again, by newer rules.
 
     python -m studies.rejudge docs/claims.html
 
 That run kept means and the lowest and highest of two or three seeds, called 95% intervals. Three
-such numbers give the seeds back, and these give t-intervals. What the run did not measure stays
-undecided. Prints each part's verdict and writes them into the page as badges.
+such numbers determine the seeds, and these give t-intervals. Anything that the run did not measure
+stays undecided. Prints each part's verdict and writes them into the page as badges.
 """
 
 import html
@@ -73,7 +73,7 @@ PARTS = [
 
 
 def seeds_of(mean: float, low: float, high: float, count: int) -> list[float]:
-    """What was averaged: two values are the ends, of three the third follows from the mean.
+    """Recover the averaged values: two are the ends, and a third one follows from the mean.
 
     >>> seeds_of(2.0, 1.0, 3.5, 3)
     [1.0, 1.5, 3.5]
@@ -128,7 +128,7 @@ def _chip(verdict: Verdict) -> str:
     return f'<span class="chip {verdict.replace(" ", "-")}">{verdict}</span>'
 
 
-# Measured for this report alone, by `studies.block.judge_gradients`, on two CPU cores.
+# Measured only for this report, by `studies.block.judge_gradients`, on two CPU cores.
 GRADIENTS: list[tuple[str, Verdict]] = [
     ("gradients: residual connections, pre-norm 0.36 [-0.04, 0.76] powers of ten, 5 seeds",
      "not seen"),

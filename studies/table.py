@@ -1,8 +1,8 @@
 """C7: score against training cost, and ablations.
 
 As tables 2 and 3 of "Attention Is All You Need", small. Every architecture gets the learning rate
-that suits it; those that validate best, and the Transformer, go on to a higher cost and to a second
-corpus.
+that suits it; the best on the validation set, and the Transformer, are also trained at a higher
+cost and on a second corpus.
 """
 
 import math
@@ -100,7 +100,7 @@ def _ablated(study: Study) -> dict[str, list[System]]:
 def by_cost(study: Study, name: str) -> dict[float, list[System]]:
     """An architecture at every cost that it is trained at; by seeds.
 
-    What has to be there: the cost of the tuning and, for finalists, those above, with seed 1; both
+    It needs the cost of the tuning and, for finalists, the costs above, with seed 1; and both
     members of the ensemble.
     """
     scale, rate = study.scale, chosen_rate(study, name)
@@ -124,7 +124,7 @@ def by_cost(study: Study, name: str) -> dict[float, list[System]]:
 def _finalist(
     study: Study, name: str, share: float, seeds: int, corpus: str = "all"
 ) -> list[System]:
-    """At one of the higher costs, with what was chosen for these; none before that."""
+    """Return the systems at a higher cost, with the settings chosen for it, if they are chosen."""
     chosen = best(study, tuned_again(study, name))
     if chosen is None:
         return []
@@ -136,7 +136,7 @@ def _finalist(
 
 
 def _tables_of_finalists(study: Study) -> list[Table]:
-    """What the choice at the higher costs rests on; nothing if there was no choice."""
+    """Describe how the settings at the higher costs were chosen; empty if there was no choice."""
     scale = study.scale
     if len(scale.budgets) < 3:
         return []
@@ -172,7 +172,7 @@ def _on_second(study: Study) -> dict[str, dict[float, list[System]]]:
 
 
 def ensemble(study: Study) -> System | None:
-    """Of two Transformers at the cost of the tuning."""
+    """Build an ensemble of two Transformers at the cost of the tuning."""
     rate = chosen_rate(study, "transformer")
     if rate is None or study.scale.seeds < 2:
         return None
@@ -204,7 +204,7 @@ Costs = Mapping[float, Sequence[Result]]
 
 @dataclass(frozen=True)
 class Field:
-    """What was measured on one corpus."""
+    """The measurements on one corpus."""
 
     corpus: str
     systems: Mapping[str, Costs]
@@ -214,7 +214,7 @@ class Field:
     together: Judgement | None = None  # the ensemble against its better member
 
     def regions(self) -> list[tuple[str, Verdict]]:
-        """The verdict at each cost: ahead of everybody, or not."""
+        """Judge at each cost if the system is ahead of all others."""
         found: list[tuple[str, Verdict]] = []
         for share, ours in self.systems["transformer"].items():
             here = [by_share[share] for by_share in self.judged.values() if share in by_share]
@@ -272,7 +272,7 @@ class Field:
 class Crossing:
     """The cost at which one curve of BLEU crosses another: its mean over seeds and an interval.
 
-    With one seed there is no interval: the ends are the two costs that it lies between.
+    With one seed there is no interval: the ends are the two costs around it.
     """
 
     flops: float
@@ -359,7 +359,7 @@ def finding(
 
 
 def _said(one: Field) -> str:
-    """What is to be seen on one corpus."""
+    """Describe the findings on one corpus."""
     last_of = {name: list(costs.values())[-1] for name, costs in one.judged.items()}
     gaps = [f"{judgement.interval('+.1f')} to {name}" for name, judgement in last_of.items()]
     crossed = [f"{name} at {where}" for name, where in one.crossings().items()]
@@ -451,7 +451,7 @@ def show(study: Study) -> Finding:
 
 
 def _field(study: Study, corpus: str, systems: Mapping[str, Mapping[float, list[System]]]) -> Field:
-    """As far as there are results."""
+    """Collect the measurements on a corpus, as far as there are results."""
     results: dict[str, dict[float, list[Result]]] = {}
     for name, costs in systems.items():
         trained = {
@@ -503,7 +503,7 @@ def judged_by_cost(
 
 
 def _converged(corpus: str, name: str, costs: Costs) -> Check:
-    """Who is behind must not be about to catch up: that would tell who starts fastest."""
+    """Check that the system behind is not about to catch up, as a slow starter would."""
     *_, before, last = [0.0, *(_mean_bleu(seeds) for seeds in costs.values())]
     return Check(
         f"{name}, which is behind, has nearly converged on {corpus} ({_NEARLY:.0%} of its BLEU at "

@@ -2,13 +2,13 @@
 
     N examples, S source, T target positions, V symbols.
 
-A task makes as many examples as wanted from random numbers, so that nothing is seen twice. Most
-tasks are translations: a source, a target, the words before given (teacher forcing). Tagging tasks
-ask for an answer at every word of the source, and use the encoder alone.
+A task generates any number of examples from random numbers, so that no example is seen twice. Most
+tasks are translations: a source and a target, learned by teacher forcing. Tagging tasks have an
+answer at every word of the source, and only use the encoder.
 
-Most models are so small that a CPU core is as fast as a GPU: one trial, one core, many at once. A
-trial is a function of its settings alone; its outcome is kept in DIR/tasks and never
-computed twice.
+Most models are so small that a CPU core is as fast as a GPU: each trial has a core, and many run in
+parallel. A trial only depends on its settings; its outcome is kept in DIR/tasks and never computed
+twice.
 """
 
 import hashlib
@@ -37,17 +37,17 @@ from dragoman.text.vocabulary import Vocabulary
 from dragoman.training.optimizer import Adam, optimizer_step
 from studies.scales import FULL, QUICK
 
-SPECIAL = 4  # padding, unknown, begin, end: symbols come behind them
+SPECIAL = 4  # padding, unknown, begin, end: symbols follow
 PAD, _UNKNOWN, BEGIN, END = range(SPECIAL)
 _TESTED, _VALIDATED = 512, 256  # examples
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Answers are asked for wherever `group` is not negative; accuracy is reported by group."""
+    """Positions whose `group` is not negative have an answer; accuracy is reported by group."""
 
     source: np.ndarray  # (N, S)
-    target: np.ndarray  # (N, T), or (N, S, k) for k answers at once
+    target: np.ndarray  # (N, T), or (N, S, k) for k answers at each position
     group: np.ndarray  # (N, T)
     target_in: np.ndarray | None = None  # (N, T); None: a tagging task
     # Where several answers are right, all of them: (N, T, V). One of them is the target.
@@ -83,7 +83,7 @@ def first(draw: np.random.Generator, count: int, *, symbols: int, between: int) 
 def last(draw: np.random.Generator, count: int, *, symbols: int, between: int) -> Examples:
     """Say the last word instead."""
     made = first(draw, count, symbols=symbols, between=between)
-    target = made.source[:, -2:-1]  # the end stands behind it
+    target = made.source[:, -2:-1]  # followed by the end
     return replace(made, target=target, target_in=_shifted(target))
 
 
@@ -101,7 +101,7 @@ def neighbour(draw: np.random.Generator, count: int, *, symbols: int, shortest: 
 
 def lookups(draw: np.random.Generator, count: int, *, symbols: int, length: int,
             distances: Sequence[int]) -> Examples:  # fmt: skip
-    """Tag each word with those at several distances from it, all at once (in a ring)."""
+    """Tag each word with the words at several distances from it, in a ring."""
     source = draw.integers(SPECIAL, SPECIAL + symbols, (count, length))
     target = np.stack([np.roll(source, -d, axis=1) for d in distances], axis=-1) - SPECIAL
     return Examples(source, target, np.zeros_like(source))
@@ -119,7 +119,7 @@ def pointers(draw: np.random.Generator, count: int, *, length: int, hops: int) -
 def table(draw: np.random.Generator, count: int, *, symbols: int, length: int) -> Examples:
     """The last word asks for an entry of a fixed random table, row and column being the first two.
 
-    The question is always the same word, so that whoever answers has to join what it looked up.
+    The question is always the same word, so the model must combine the two words that it looks up.
     """
     entries = rng(11, symbols).integers(SPECIAL, SPECIAL + symbols, (symbols, symbols))
     words = draw.integers(0, symbols, (count, length))
@@ -163,13 +163,13 @@ def dictionary(draw: np.random.Generator, count: int, *, length: int, cut: str, 
 
     A `regular` translation follows from the syllables: the first becomes another one, and so does
     the second, which of two depends on the first (as vowels agree in some languages). Otherwise
-    each word becomes any other. What a model sees of this depends on what text is `cut` into: whole
+    each word becomes any other. The units that a model sees depend on how text is `cut`: into whole
     words (those never seen in training are unknown), syllables, or letters. `evenly` asks for all
     words alike.
     """
     assert symbols == SYMBOLS[cut]
     fixed = rng(12)
-    known = fixed.permutation(SYLLABLES**2)  # by frequency: those that are never seen come first
+    known = fixed.permutation(SYLLABLES**2)  # by frequency, unseen ones first
     firsts, seconds = fixed.permutation(SYLLABLES), fixed.permutation(SYLLABLES)
     sizes = [size for size, _ in DICTIONARY]
     kind = np.repeat(np.arange(len(sizes)), sizes)
@@ -192,7 +192,7 @@ def dictionary(draw: np.random.Generator, count: int, *, length: int, cut: str, 
 
 
 def _letters(words: np.ndarray, cut: str) -> list[np.ndarray]:
-    """The symbols of words; those of first and second syllables differ, as their places do."""
+    """Return the symbols of words; first and second syllables have different ones."""
     first, second = np.divmod(words, SYLLABLES)
     if cut == "pieces":
         return [SPECIAL + first, SPECIAL + SYLLABLES + second]
@@ -203,7 +203,7 @@ def _letters(words: np.ndarray, cut: str) -> list[np.ndarray]:
 
 
 def _shifted(target: np.ndarray) -> np.ndarray:
-    """What the decoder reads: the target one place later, behind the beginning."""
+    """Return the decoder's input: the target shifted right by one, after the beginning symbol."""
     return np.concatenate([np.full((len(target), 1), BEGIN), target[:, :-1]], axis=1)
 
 
@@ -250,7 +250,7 @@ _SMALL = {
 
 
 def model_for(trial: Trial) -> Model:
-    """With as many symbols as the task's size needs."""
+    """Build the model of a trial, with as many symbols as its task needs."""
     symbols = trial.size.get("symbols", trial.size.get("length", 0))
     answers = len(trial.size.get("distances", (0,)))
     settings = {**_SMALL, **trial.model}
@@ -348,7 +348,7 @@ class Tuned:
 
     @property
     def heights(self) -> list[float]:
-        """The mean of each seed's learning curve: who learns sooner is higher."""
+        """Return the mean of each seed's learning curve: faster learners score higher."""
         return [float(np.mean([share for _, share in one.course])) for one in self.outcomes]
 
     @property
@@ -428,7 +428,7 @@ _pool: ProcessPoolExecutor | None = None
 
 @contextmanager
 def workers(jobs: int) -> Iterator[None]:
-    """So many processes of one core each, for as long as this lasts; 1: this process alone."""
+    """Provide this many processes of one core each; 1: only this process."""
     global _pool
     if jobs == 1:
         yield
@@ -442,12 +442,12 @@ def workers(jobs: int) -> Iterator[None]:
 
 
 def run_trials(folder: Path, trials: Sequence[Trial]) -> list[Outcome]:
-    """Those that have no outcome yet, by the workers; the longest first."""
+    """Compute the trials without an outcome in the workers, the longest first."""
     return [_outcome(tree) for tree in compute(folder, _trial_tree, trials)]
 
 
 def compute(folder: Path, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """What `work` makes of each item (a dataclass), as JSON knows it; each is computed once."""
+    """Apply `work` to each item, a dataclass; return JSON values, each computed only once."""
     order = sorted(items, key=lambda item: -getattr(item, "steps", 0))
     if _pool is None:
         found = {_name(item): _kept(folder, work, item) for item in order}
@@ -458,7 +458,7 @@ def compute(folder: Path, work: Callable[[Any], Any], items: Sequence[Any]) -> l
 
 
 def _name(item: Any) -> str:
-    """What an outcome is kept under; where it is computed is no part of it."""
+    """Return the name of an outcome's file; the device is no part of it."""
     tree = {key: value for key, value in asdict(item).items() if key != "gpu"}
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
 

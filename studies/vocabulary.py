@@ -1,14 +1,14 @@
 """C10: words, pieces and characters, and what rare words cost.
 
 A small task first: a dictionary of words of two syllables, some of which training shows rarely or
-never. If translations follow from the syllables, as those of names, numbers, compounds and endings
-do, pieces should know words that were never seen; if each word has to be learned, they should not.
+never. If translations follow from the syllables, as with names, numbers, compounds and endings,
+pieces should translate unseen words; if each word has to be learned, they should not.
 
 Then, in the full form, real text: three Transformers that differ in what text is cut into, each
 with its own learning rate. How many words of the references do they say, by how often those words
 were seen in training?
 
-Rare words stand in longer sentences, which are harder for other reasons. So recall is taken in
+Rare words occur in longer sentences, which are harder for other reasons. So recall is taken in
 groups of sentences of similar length and averaged over the groups with the same weights for every
 frequency: those of the rare words.
 """
@@ -51,7 +51,7 @@ _ARBITRARY = "pieces, no rule"
 
 @dataclass(frozen=True)
 class Size:
-    """Of the dictionary's trials."""
+    """The sizes of the dictionary's trials."""
 
     steps: int
     rates: tuple[float, ...]
@@ -99,8 +99,8 @@ def look_up(study: Study) -> dict[str, Tuned]:
 
 
 def _candidates(scale: Scale, cut: str) -> dict[float, System]:
-    """With each learning rate that it may get."""
-    if cut == "BPE":  # the Transformer as it is
+    """Return a system with each candidate learning rate."""
+    if cut == "BPE":  # the unchanged Transformer
         return candidates(scale, "transformer")
     share = tuning_budget(scale) * (_LONGER if cut == "characters" else 1)
     return {
@@ -109,7 +109,7 @@ def _candidates(scale: Scale, cut: str) -> dict[float, System]:
 
 
 def _finalists(study: Study, cut: str) -> list[System]:
-    """With the rate that validates best, at the highest cost; by seeds.
+    """Return the systems with the rate that validates best, at the highest cost, by seeds.
 
     Characters, which are there for the picture, stay at the cost of their tuning.
     """
@@ -146,7 +146,7 @@ def words_of(text: str) -> list[str]:
 
 
 def recalled(outputs: Sequence[str], references: Sequence[str]) -> list[list[bool]]:
-    """Of each word of each reference, whether the output says it, as often as it is wanted.
+    """Tell for each word of each reference if the output has it, as often as the reference.
 
     >>> recalled(["the cat"], ["the the cat"])
     [[True, False, True]]
@@ -175,10 +175,9 @@ class RareWords:
         self.length = np.searchsorted(_LENGTHS, lengths, side="right") - 1
 
     def recall(self, found: np.ndarray) -> list[float]:
-        """By frequency, as if every group had the rare words' sentence lengths.
+        """Average by frequency, as if every group had the rare words' sentence lengths.
 
-        `found`: of each word, the share of systems that say it. Not a number for a group without
-        words.
+        `found` has the share of systems that output each word. A group without words gets NaN.
         """
         rare = self.group < _RARE
         recall = []
@@ -201,7 +200,7 @@ class RareWords:
 
 
 def finding(size: Size, tuned: Mapping[str, Tuned], text: "OnText | None" = None) -> Finding:
-    """What the dictionary shows, and what real text adds where it was trained on."""
+    """Describe the findings on the dictionary, and on real text if systems were trained on it."""
     groups = range(len(DICTIONARY))
     right = {name: [one.over(group) for group in groups] for name, one in tuned.items()}
     frequent = [share for values in right.values() for share in values[-1]]
@@ -369,7 +368,7 @@ def _text(study: Study) -> OnText:
 
 
 def _results(study: Study) -> dict[str, list[Result]]:
-    """At the highest cost that words and BPE were both trained at; by seeds."""
+    """Return the results at the highest cost of both words and BPE, by seeds."""
     systems = {cut: _finalists(study, cut) for cut in CUTS}
     if not all(study.has_result(systems[cut][0]) for cut in ("words", "BPE")):
         for cut in CUTS:
