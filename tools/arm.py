@@ -1,6 +1,6 @@
-"""Runs Python as an Arm processor would, by qemu-user, with this tree and its operators compiled
-for Arm: for whoever has none. It is some thirty times slower, and tells nothing of speed. What
-starts Python anew fails: only the first process is emulated.
+"""Run Python as an Arm processor would, with qemu-user, this tree, and its operators compiled for
+Arm. It is about thirty times slower, so it says nothing about speed. A program that starts another
+Python process fails, since only the first process is emulated.
 
 python tools/arm.py make
 python tools/arm.py run python -m pytest -c /dev/null --rootdir . tests/agree/test_native.py

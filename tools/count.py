@@ -2,7 +2,7 @@
 
     python tools/count.py [FOLDER] [--loaded]
 
-A name is public if it stands at the top of a module and begins with no underscore. A line of code
+A name is public if it is at the top level of a module and has no leading underscore. A line of code
 is neither blank nor a comment nor part of a docstring. `--loaded` also counts what `dragoman
 translate --to en "Guten Tag."` imports of the package, and what a sentence passes through: the
 package's functions that run for it, and the deepest stack of them.

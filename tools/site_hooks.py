@@ -1,5 +1,5 @@
-"""What MkDocs does not do by itself: pages from outside docs/, notebooks as pages, formulas, and
-code beside them.
+"""Hooks that add to MkDocs: pages from outside docs/, notebooks as pages, formulas, and the code
+next to them.
 
 MkDocs calls the functions whose names begin with `on_` while it builds the site (see mkdocs.yml).
 """
@@ -18,13 +18,13 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 
-# Pages that stand in the project's root, where people look for them, and their names on the site.
+# Pages in the project's root, where people look for them, and their names on the site.
 FROM_ROOT = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
-# Files beside docs/ that a page links to.
+# Files outside docs/ that a page links to.
 BESIDE = (
     "deploy/Dockerfile",
     "deploy/dragoman.service",
@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
     for name in BESIDE:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
-    # The notebooks stay as well, for those who want to run them.
+    # The notebooks stay, too, for readers who want to run them.
     notebooks = [file for file in files if file.src_uri.endswith(".ipynb")]
     for file in notebooks:
         page = file.src_uri.replace(".ipynb", ".md")
@@ -68,7 +68,7 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def with_links_of_the_site(markdown: str) -> str:
-    """Links as they are on the site, where all pages lie in one folder.
+    """Adapt links to the site, where all pages are in one folder.
 
     >>> with_links_of_the_site("[log](docs/LOG.md), [house](../ARCHITECTURE.md#hinges)")
     '[log](LOG.md), [house](architecture.md#hinges)'
@@ -90,7 +90,7 @@ def as_page(name: str, notebook: dict[str, Any]) -> str:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         parts += [_output(output) for output in cell.get("outputs", [])]
-    # Links in HTML stay as they are written: this one leads to the notebook itself.
+    # MkDocs does not change links in HTML: this one leads to the notebook itself.
     parts.insert(
         1,
         f'<a href="{name}" download>The notebook, to run it yourself</a> '
@@ -100,7 +100,7 @@ def as_page(name: str, notebook: dict[str, Any]) -> str:
 
 
 def _output(output: dict[str, Any]) -> str:
-    """What one cell printed, drew or returned."""
+    """Render the output of a cell: what it printed, drew or returned."""
     data = output.get("data", {})
     if picture := "".join(data.get("image/svg+xml", [])):
         return f'<div class="picture">{picture}</div>'
@@ -120,7 +120,7 @@ def with_code(markdown: str) -> str:
 
 
 def source_of(module: str, name: str) -> str:
-    """A class, function or table of a module, as it is written there.
+    """Return the source of a class, function or table of a module.
 
     >>> source_of("class Half:\\n    def of(self, x):\\n        return x / 2", "Half.of")
     'def of(self, x):\\n    return x / 2'

@@ -1,12 +1,12 @@
-"""How many steps a regular expression takes: a small backtracking matcher that counts.
+"""Count the steps of a regular expression, with a small backtracking matcher.
 
 It walks the tree that Python's own parser makes of a pattern, tries the same choices in the same
 order as `re`, and counts every character and every choice that it looks at. Unlike time, the count
 is the same on every machine. It knows what patterns may hold in Python 3.11, except conditions on
 groups.
 
-Attacks are made from a pattern's own parts. Each repeat is fed with what it repeats, behind what
-must stand before it, and with an end that does not fit.
+Attacks are made from a pattern's own parts: text that must precede a repeat, then many repetitions,
+then an end that does not match.
 """
 
 import itertools
@@ -50,14 +50,14 @@ class Counter:
     def __init__(self, pattern: re.Pattern[str] | re.Pattern[bytes]):
         source = pattern.pattern
         flags = pattern.flags
-        if isinstance(source, bytes):  # its characters are those of Latin-1, its classes ASCII's
+        if isinstance(source, bytes):  # with Latin-1's characters and ASCII's classes
             source, flags = source.decode("latin-1"), flags | re.ASCII
         self.tree = _parser.parse(source, flags)
         self.flags = self.tree.state.flags
         self._root = self._sequence(self.tree, self.flags)
 
     def run(self, text: str, everywhere: bool = True, limit: int = 10**7) -> list[tuple[int, int]]:
-        """The matches that `finditer` finds, or `match` alone; `steps` is then what they took."""
+        """Return the matches of `finditer` or `match`, and set `steps` to their number of steps."""
         deepest = sys.getrecursionlimit()
         sys.setrecursionlimit(max(deepest, 100_000))  # a repeat calls itself
         try:
@@ -90,8 +90,8 @@ class Counter:
         return found
 
     def _step(self, count: int = 1) -> None:
-        """Only repeats and places to begin hold the count against its limit: all that goes on
-        without end passes through them."""
+        """Compare the count with its limit, only at repeats and starts: every endless search passes
+        through them."""
         self.steps += count
         if self.steps > self.limit:
             raise TooManyError
@@ -146,7 +146,7 @@ class Counter:
         behind = operator in ("ASSERT", "ASSERT_NOT") and argument[0] < 0
         if operator == "AT" or behind:
             own = self._own(operator, argument, flags)
-            # What stands before has one length, so there is nothing to choose.
+            # A lookbehind has a fixed length, so there is nothing to choose.
             width = argument[1].getwidth()[1] if behind else 1
 
             def place(at: int) -> int:
@@ -280,7 +280,7 @@ class Counter:
         return match
 
     def _first(self, inner: Match, at: int) -> int:
-        """Where the first way through a part ends; -1 if there is none."""
+        """Return the end of the first way through a part, or -1."""
         ends: list[int] = []
 
         def ended(end: int) -> bool:
@@ -378,7 +378,7 @@ def _pumps(counter: Counter, tree: Tree, prefix: str = "") -> Iterator[tuple[str
 
 
 def attacks(counter: Counter) -> Iterator[tuple[str, str, str]]:
-    """A beginning, what is repeated behind it, and an end."""
+    """A beginning, the text to repeat after it, and an end."""
     seen: set[tuple[str, str]] = set()
     whole = alphabet(counter, counter.tree)
     for prefix, body in _pumps(counter, counter.tree):
