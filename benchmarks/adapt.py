@@ -123,7 +123,7 @@ def score(given: argparse.Namespace, adapters: Iterable[Path], rows: Path) -> No
 
 
 def mean_gains(rows: Path) -> dict[int, dict[str, float]]:
-    """By number of pairs, the mean over all rows."""
+    """Return the mean over all rows for each number of pairs."""
     found: dict[int, list[dict[str, float]]] = {}
     for line in rows.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)

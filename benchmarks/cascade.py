@@ -1,13 +1,13 @@
-"""Which lines a second translator should get: what it gains, by the order in which lines are sent.
+"""Measure which lines a second translator should get: the gain of several orders of lines.
 
     python benchmarks/cascade.py FIRST SECOND CORPORA                 # Tatoeba, German to English
     python benchmarks/cascade.py FIRST SECOND CORPORA --text flores
     python benchmarks/cascade.py FIRST SECOND CORPORA --on-dev        # to choose by
 
-FIRST is a model, SECOND a model, an ensemble (A,B), or a file that holds somebody's translations,
-line by line, with {part} in its name for the set: firefox.{part}.en. Orders that are learned are
-learned on the first set of a text (`valid` or `dev`) and shown on the second (`test`, `devtest`);
-CORPORA has `tatoeba` and `flores`. Translations are kept in --rows, a folder.
+FIRST is a model, SECOND a model, an ensemble (A,B), or a file of other translations, line by line,
+with {part} in its name for the set: firefox.{part}.en. Orders that are learned are learned on the
+first set of a text (`valid` or `dev`) and shown on the second (`test`, `devtest`); CORPORA has
+`tatoeba` and `flores`. Translations are kept in --rows, a folder.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def sides_of(corpora: Path, text: str, part: str) -> tuple[list[str], list[str]]
 
 
 def translations(model: str, sources: list[str], text: str, part: str, out: Path) -> list[Row]:
-    """What a model says of these sentences, and its CPU time for each."""
+    """Return a model's translations of these sentences, and its CPU time for each."""
     name = "+".join(Path(one).name for one in model.split(","))
     path = out / f"{name}.{text}.{part}.jsonl"
     if path.exists():
@@ -90,9 +90,9 @@ def counts(rows: Sequence[Row], who: str) -> np.ndarray:
 
 
 def gains(rows: Sequence[Row]) -> np.ndarray:
-    """What each sentence adds to the logarithm of the corpus' BLEU if the second one gets it and
-    nobody else's translation changes, to first order: BLEU is the mean of four logarithms of counts
-    and a penalty for brevity, and each is expanded around the first one's counts."""
+    """Estimate, to first order, how the logarithm of the corpus' BLEU changes with each sentence
+    that goes to the second translator by itself. BLEU is the mean of four logarithms of counts and
+    a brevity penalty; each is expanded around the counts of the first translator."""
     first = counts(rows, "text")
     change, total = counts(rows, "second") - first, first.sum(0)
     gain = np.zeros(len(rows))
@@ -111,7 +111,7 @@ def seen_of(rows: Sequence[Row]) -> np.ndarray:
 
 
 def orders(dev: Sequence[Row], test: Sequence[Row]) -> dict[str, np.ndarray]:
-    """What each order goes by, for the lines of the test: the largest first."""
+    """Return the key of each order for the lines of the test; the largest come first."""
     judge = estimator()
     fields = ("source", "text", "pieces", "log_probs")
     found = [judge(*(row[field] for field in fields)) for row in test]
@@ -119,7 +119,7 @@ def orders(dev: Sequence[Row], test: Sequence[Row]) -> dict[str, np.ndarray]:
     lacks = np.array([100 - one.chrf for one in found])
     lengths = np.array([len(row["source"]) for row in test], float)
     dev_lengths = np.array([len(row["source"]) for row in dev], float)
-    # What is gained for a character; long lines say more about that than short ones.
+    # The gain per character, weighted by length, since long lines are better evidence.
     curves = fit(seen_of(dev), gains(dev) / dev_lengths * 1e5, dev_lengths)
     expected = np.array([curves(row) for row in seen_of(test)])
     true_gain = gains(test)

@@ -1,4 +1,4 @@
-"""How far the package's confidences can be trusted, and where they come from.
+"""Measure how far the package's confidences can be trusted, and learn them.
 
     python benchmarks/confidence.py anew CORPORA MESSAGES rows      # the next three, one by one
     python benchmarks/confidence.py collect CORPORA MESSAGES rows   # translates; some minutes
@@ -6,7 +6,7 @@
     python benchmarks/confidence.py report rows      # on text that nothing was learned on
     python benchmarks/confidence.py left-out rows    # each kind, learned on the others
     python benchmarks/confidence.py features rows    # which features pay
-    python benchmarks/confidence.py human MLQE       # beside human judgements
+    python benchmarks/confidence.py human MLQE       # against human judgements
     python benchmarks/confidence.py cost CORPORA     # time without and with
 
 With other weights, `anew` is the one to run, with a new folder for its rows: translations that are
@@ -178,7 +178,7 @@ def learned(rows: list[Row]) -> dict[str, Curves]:
 
 
 def save(curves: dict[str, Curves]) -> None:
-    """Curves that are not learned anew stay."""
+    """Replace the curves that were learned; keep all others."""
     written = json.loads(ESTIMATE.read_text()) if ESTIMATE.exists() else {}
     written |= {name: curve.as_json(NAMES[name]) for name, curve in curves.items()}
     ESTIMATE.write_text(json.dumps(written, separators=(",", ":")) + "\n", encoding="utf-8")
@@ -192,8 +192,8 @@ def table(rows: list[Row]) -> np.ndarray:
 
 
 def _weights(kinds: list[str]) -> np.ndarray:
-    """Those of a kind add up to the same, whether they are many or few. All messages are one kind,
-    of which each program has the same share."""
+    """Weight rows so that all kinds count the same, whatever their number. All messages are one
+    kind, of which each program has the same share."""
     counts = {kind: kinds.count(kind) for kind in set(kinds)}
     programs = counts.keys() - PROSE
     total = {kind: 1 / len(programs) if kind in programs else 1.0 for kind in counts}
@@ -276,8 +276,8 @@ def _print_left_out(name: str, sure: list[float], good: list[bool]) -> None:
 
 
 def which_features(out: Path) -> None:
-    """Each feature alone, all of them, and all with one dearer feature: Spearman with chrF, where
-    one half of the sentences was learned on and the other judged, and the other way round."""
+    """Judge each feature by itself, all of them, and all with one more expensive feature: Spearman
+    with chrF, learned on one half of the sentences and judged on the other, both ways round."""
     rows = [row for row in read_rows(out, dict.fromkeys(DEAR, 0)) if "greedy" in row]
     chrf = np.array([row["chrf"] for row in rows])
     cheap = table(rows)
@@ -311,7 +311,7 @@ def which_features(out: Path) -> None:
 
 
 def human(folder: Path) -> None:
-    """MLQE-PE's translations, read by our model, beside what people think of them."""
+    """Compare our confidence in MLQE-PE's translations with the judgements of people."""
     translator = InspectableTranslator.load("pentaglot", threads=1)
     judge = estimator()
     for year, sources, said, wanted, theirs in _judgements(folder):

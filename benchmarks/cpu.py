@@ -1,4 +1,4 @@
-"""Translation speed on a CPU: dragoman's ONNX engine beside CTranslate2, on the same weights.
+"""Translation speed on a CPU: dragoman's ONNX engine and CTranslate2, on the same weights.
 
     python benchmarks/cpu.py                            the base shape, random weights
     python benchmarks/cpu.py --model pentaglot          a bundle, on validation sentences
@@ -77,7 +77,7 @@ FIXED = DecodingConfig(max_length_ratio=0, max_length_extra=TOKENS, min_length_r
 CORES = usable_cores()
 FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
 PEER = find_spec("ctranslate2") is not None
-# of a file that is translated before the one that counts
+# of a file that is translated first, to warm up
 WARM_UP_LINES = {"cpu": 500, "cuda": 10_000}
 PEER_BATCHES = {"cpu": (32,), "cuda": (16_384, 65_536)}  # sentences there, pieces here
 Item = TypeVar("Item")
@@ -152,8 +152,8 @@ def random_int8() -> Bundle:
 
 
 def cut(sources: list[Item], batch: int, at_once: bool) -> list[list[Item]]:
-    """Batches; where each core has one alone, long and short sentences for each, so that all end
-    together."""
+    """Cut sentences into batches. If each core has its own batch, each gets long and short
+    sentences, so that all end together."""
     count = -(-len(sources) // batch)
     if at_once and count == CORES:
         return [sources[i::count] for i in range(count)]
@@ -216,7 +216,7 @@ def measure(turns: dict[str, Turn], rounds: int, seconds: float = 0) -> Speeds:
             start = time.perf_counter()
             work = turns[name]()
             speeds[name].append(work / (time.perf_counter() - start))
-        # there and back: a machine that slows down steadily favours nobody
+        # there and back, so that a machine that slows down steadily favors no system
         order.reverse()
     return speeds
 
@@ -226,14 +226,14 @@ def better(speeds: Speeds, beside: Sequence[str]) -> str:
 
 
 def median_ratio(speeds: Speeds, name: str, beside: str) -> float:
-    """Of the ratios within the rounds."""
+    """Return the median of the ratios within the rounds."""
     pairs = zip(speeds[name], speeds[beside], strict=True)
     return median(ours / theirs for ours, theirs in pairs)
 
 
 def with_ratios(speeds: Speeds, beside: Sequence[str], unit: str = "") -> dict[str, str]:
-    """What a table shows of each system: its speed and, if there are others, its ratio to the
-    better of these."""
+    """Return the cells of each system: its speed and, if there are peers, its ratio to the best
+    of them."""
     shown = {name: f"{median(some):,.0f}{unit}" for name, some in speeds.items()}
     if beside:
         best = better(speeds, beside)
@@ -243,8 +243,8 @@ def with_ratios(speeds: Speeds, beside: Sequence[str], unit: str = "") -> dict[s
 
 
 def some_of(sources: list[list[int]], batch: int) -> list[list[int]]:
-    """As many as a turn takes, of all lengths, as they are sorted by it; fewer one at a time, as
-    that takes longer."""
+    """Choose as many sentences as a turn takes, of all lengths, sorted; fewer for one at a time,
+    which takes longer."""
     most = 2 * batch * CORES if batch > 1 else SINGLE * len(sources) // sum(map(len, sources))
     return sources[:: -(-len(sources) // most)]
 
@@ -255,7 +255,7 @@ def measure_cells(
     beside: Sequence[str],
     given: argparse.Namespace,
 ) -> dict[str, list[str]]:
-    """What a table shows of each system; it has no entry in cells that are not its own."""
+    """Return the cells of all systems; a system has no entry in the cells of others."""
     shown: dict[str, list[str]] = {name: [] for name in systems}
     for cell in CELLS:
         title, beam, batch = cell
@@ -340,7 +340,7 @@ def speed(given: argparse.Namespace) -> None:
 
 
 def presets(given: argparse.Namespace) -> None:
-    """dragoman alone on shapes of presets, the first of them what others are measured against."""
+    """Time dragoman on the shapes of presets, relative to the first of them."""
     systems: dict[str, tuple[Run, Sequence[Cell]]] = {}
     sources: list[list[int]] = []
     for preset in given.presets.split(","):
@@ -454,7 +454,7 @@ def scaling(given: argparse.Namespace) -> None:
 def process(command: Sequence[str]) -> None:
     """A process from its start to its end.
 
-    Bytecode is kept in a folder of its own, since not everybody may write beside the modules.
+    Bytecode is kept in a separate folder, since the modules' folder may be read-only.
     """
     paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -535,7 +535,7 @@ def end_to_end(given: argparse.Namespace) -> None:
 
 
 def cold_start(given: argparse.Namespace) -> None:
-    """From the start of a process to one translated line, its end included."""
+    """Time a process that translates one line, from its start to its end."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         source = work / "source.txt"
@@ -574,7 +574,7 @@ def memory(given: argparse.Namespace) -> None:
 
 
 def _shared_out() -> float:
-    """MiB of this process and those that it has started; what they share is counted once."""
+    """Return the MiB of this process and its children; shared memory is counted once."""
     pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
     found = 0
     for pid in pids:

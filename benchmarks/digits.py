@@ -1,4 +1,4 @@
-"""Whether numbers, addresses and measures survive translation.
+"""Count the numbers, addresses and measures that survive translation.
 
 python benchmarks/digits.py --to de en fr es pt
 
@@ -93,7 +93,7 @@ def read_lines(path: Path = LINES) -> Iterator[Line]:
 
 
 def value(number: str, language: str) -> Decimal | None:
-    """What a number means to a reader of this language.
+    """Read a number as a reader of this language would.
 
     >>> value("3.456", "de"), value("3.456", "en"), value("3.2", "de")
     (Decimal('3456'), Decimal('3.456'), Decimal('3.2'))
@@ -102,13 +102,13 @@ def value(number: str, language: str) -> Decimal | None:
     number = re.sub(r"[ \u00a0\u202f'’]", "", number)
     if re.fullmatch(rf"\d{{1,3}}(?:\{comma}\d{{3}})+(?:\{point}\d+)?", number):
         number = number.replace(comma, "")
-    # A comma with two digits behind it can only be a decimal one, in whatever language.
+    # A comma before two digits can only be a decimal sign, in any language.
     whole, *rest = re.split(r"[.,]", number)
     return Decimal(".".join([whole, *rest])) if len(rest) < 2 else None
 
 
 class Found(NamedTuple):
-    """A number in a text, and what stands around it."""
+    """A number in a text, and the text around it."""
 
     value: Decimal | None
     negative: bool

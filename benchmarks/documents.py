@@ -132,7 +132,7 @@ def html(corpora: Path, count: int) -> None:
 
 
 def tagged(source: str, draw: random.Random) -> str:
-    """A link around some words, and often another element in it or beside it."""
+    """Put a link around some words, and often another element inside or next to it."""
     words = source.split()
     start = draw.randrange(len(words))
     end = min(len(words), start + draw.randint(1, 4))
@@ -148,7 +148,7 @@ class Paragraph(NamedTuple):
     reference: Segment
 
 
-# What books call their languages.
+# The names of languages in books.
 BOOKS = {
     "de": ("de-DE", "de"), "es": ("es-ES", "es"), "fr": ("fr-FR", "fr"),
     "pt": ("pt-BR", "pt_BR", "pt-br", "pt"),
@@ -161,7 +161,7 @@ _LANGUAGE = re.compile(
 
 
 def translated_pages(folder: Path, pages: str, to: str) -> Iterator[tuple[Path, Path]]:
-    """English pages and their translations; `{}` stands for the language in the pattern."""
+    """Yield English pages and their translations; `{}` is the language in the pattern."""
     before, after = re.match(r".*?(.?)\{\}(.?)", pages).groups()  # type: ignore[union-attr]
     for english in ENGLISH:
         for page in sorted(folder.glob(pages.format(english))):
@@ -195,7 +195,7 @@ def paragraphs(folder: Path, to: str, count: int, pages: str = "{}/*.html") -> l
 
 
 def bare(segment: Segment) -> str:
-    """Without tags; what stands between those of a code is a word of the text."""
+    """Remove tags; the text inside a code's tags is a word of the text."""
     raw = serialize(segment)
     return " ".join(re.sub(r"<[^<>]*>", "", raw).split())
 
@@ -219,8 +219,8 @@ def enclosed(segment: Segment) -> list[tuple[str, Counter[str]]]:
 def lexical_links(
     text: str, said: str, lexicon: dict[tuple[str, str], float], given: dict[int, int]
 ) -> tuple[tuple[int, int], ...]:
-    """For each target word the source word that translates it best, if one does; of equal ones the
-    nearest. Else what is given, or the word at a like place."""
+    """Return for each target word the source word that translates it best, if one does; the nearest
+    of equal ones. Otherwise the given one, or the word at a similar position."""
     source, target = (
         [re.sub(r"^\W+|\W+$", "", word.lower()) for word in whole.split()] for whole in (text, said)
     )

@@ -5,7 +5,7 @@
 
 FOLDER holds `multi30k/{train,val,test_2016_flickr}.{de,en,fr}.gz` and `tatoeba/de-en/{train,valid}
 .{de,en}.gz`. Three models of the same size are trained: German to English from both corpora, French
-to English from Multi30k alone, and the first one extended by the pairs of the second. With
+to English from Multi30k only, and the first one extended by the pairs of the second. With
 --out-of-english all directions are turned round, so that the model has two targets and needs tags.
 A second run with the same --out extends the same model again, for instance with other settings
 (--set), which are chosen on `val`. Multi30k is for research only. A GPU is advisable.

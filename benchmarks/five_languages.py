@@ -1,6 +1,6 @@
-"""Lines that stand in five languages, translated in all twenty directions: how many are right.
+"""Translate lines that exist in five languages in all twenty directions, and count the right ones.
 
-What short.py and names.py share.
+The common part of short.py and names.py.
 """
 
 import argparse

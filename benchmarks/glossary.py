@@ -133,7 +133,7 @@ def terms(
 
 
 def appears(term: str, text: str) -> bool:
-    """As a word of its own; its first letter may be a capital."""
+    """Match a word by itself; its first letter may be a capital."""
     return any(
         re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text)
         for form in (term, term[:1].upper() + term[1:])
@@ -157,7 +157,7 @@ class Chosen(NamedTuple):
 
 
 def choose(corpora: Path, sentences: int) -> Iterator[tuple[str, list[Chosen]]]:
-    """For each direction and test set its sentences with terms."""
+    """Return the sentences with terms of each direction and test set."""
     for direction in DIRECTIONS:
         source, target = direction.split("-")
         other = target if source == "en" else source
@@ -206,7 +206,7 @@ def unlikely_terms() -> list[Unlikely]:
 def choose_unlikely(
     corpora: Path, sentences: int, stem: str
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """For each direction its sentences with the source word of a term."""
+    """Return the sentences with the source word of a term for each direction."""
     terms = unlikely_terms()
     for direction in dict.fromkeys(term.direction for term in terms):
         source, target = direction.split("-")
@@ -224,12 +224,12 @@ def choose_unlikely(
 def score_unlikely(
     translator: Translator, direction: str, chosen: list[tuple[str, str]], show: bool = False
 ) -> None:
-    """Prints how many terms stand where they should, and what is wrong; `show`: all."""
+    """Print how many terms are in the right place, and the wrong ones; `show`: all."""
     source, target = direction.split("-")
     terms = {term.source: term for term in unlikely_terms() if term.direction == direction}
     plain = Request(to=target, source_language=source)
     before, _ = timed(translator, [text for text, _ in chosen], [plain] * len(chosen))
-    # Where the model says something else, nobody can tell whether it is gone.
+    # If the model uses another word anyway, its absence proves nothing.
     rows = [
         row
         for row, (_, word) in enumerate(chosen)
@@ -512,8 +512,8 @@ def lemmas(text: str, language: str) -> str:
 
 
 class Matches(NamedTuple):
-    """How many terms a text holds as they are, so or as lemmas, so or as lemmas of a tagger (none
-    if there is no tagger), and how many there are."""
+    """Counts of terms: those that a text has literally, those that it has also as lemmas, or as
+    lemmas of a tagger (0 without a tagger), and all terms."""
 
     surface: int = 0
     either: int = 0

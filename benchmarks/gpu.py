@@ -1,10 +1,10 @@
-"""Training and decoding speed on one NVIDIA GPU beside torch.nn.Transformer and Hugging Face, in
-one run.
+"""Training and decoding speed on one NVIDIA GPU, with torch.nn.Transformer and Hugging Face for
+comparison, in one run.
 
     python benchmarks/gpu.py [train] [decode] [real] [curves] [--no-peers] [--profile]
 
 Training: random token batches of mean length 25, lengths within 3 of each other in a batch, label
-smoothing and dropout 0.1, fused AdamW, bf16. Everybody does whole steps (forward, loss, backward,
+smoothing and dropout 0.1, fused AdamW, bf16. All systems do whole steps (forward, loss, backward,
 clipping, optimizer) on the same batches. Counted are real target tokens per second, and the share
 of the ceiling (a large bf16 product, measured in the same run) that goes into the products the
 model needs (MFU).
@@ -109,7 +109,7 @@ class Speed:
 
 
 def measure(step: Step, batches: list[Batch], rounds: int) -> Speed:
-    """The first step alone, two rounds to warm up, then the median round."""
+    """Time the first step, then two rounds to warm up, then the median round."""
     started = time.perf_counter()
     step(batches[0])
     torch.cuda.synchronize()
@@ -317,7 +317,7 @@ VALID = [{"source": str(EXAMPLES / "valid.de.gz"), "target": str(EXAMPLES / "val
 
 
 class TimedTrainer(Trainer):
-    """Notes where its time goes. What is timed beside the steps begins when the GPU is idle."""
+    """Records where its time goes. Timed parts other than steps begin when the GPU is idle."""
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)

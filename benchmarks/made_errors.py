@@ -115,7 +115,7 @@ def spoilt(spoil: Spoil, pairs: list[Pair], count: int) -> list[Pair]:
 
 
 def in_other_languages(corpora: Path, part: str) -> list[Pair]:
-    """Translations into a language that nobody asked for."""
+    """Make translations into a wrong language."""
     texts = {code: lines_of(corpora / "flores" / f"{part}.{code}.gz") for code in CODES}
     rng = random.Random(3)
     made = []
@@ -188,7 +188,7 @@ def report(translator: InspectableTranslator, corpora: Path, read_count: int) ->
 
 
 def _alarms(kind: str, pairs: list[Pair], readings: Sequence[tuple[Reading, ...]]) -> float:
-    """The share of pairs that are said to have an error of this kind."""
+    """Return the share of pairs that are flagged with an error of this kind."""
     told = [
         kind in errors(pair.source, pair.target, pair.a, pair.b, *both)
         for pair, both in zip(pairs, readings, strict=True)

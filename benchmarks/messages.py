@@ -6,10 +6,10 @@
     python benchmarks/messages.py unpacked/usr/share/locale de gnucash
 
 writes libreoffice.{train,dev,test}.tsv, with English and its translation in two columns.
-The last two have 1,000 messages each. Marks of keyboard shortcuts are left out, and so is what has
-several lines, no letter, or the same text on both sides.
+The last two have 1,000 messages each. Marks of keyboard shortcuts are removed, and messages with
+several lines, no letter, or the same text on both sides are dropped.
 
-No message stands in two of the files, nor one like it: case, digits and punctuation aside, none
+No message is in two of the files, nor a similar one: case, digits and punctuation aside, none
 in `train` has a side in common with one in `dev` or `test`, and none is a fuzzy match of 70% of the
 words, as translation memories count it. The same holds between `dev` and `test`.
 """
@@ -55,7 +55,7 @@ def worthwhile(source: str, target: str) -> bool:
 
 
 def letters(text: str) -> str:
-    """What is left of a text without case, digits and punctuation."""
+    """Reduce a text to its words, without case, digits and punctuation."""
     return " ".join(re.sub(r"[\W\d_]+", " ", normalised(text)).split())
 
 

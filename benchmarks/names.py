@@ -1,10 +1,10 @@
-"""Whether names come through letter by letter.
+"""Count the names that are translated letter by letter.
 
 python benchmarks/names.py [--fresh]
 
 names.tsv has ten sentences in five languages and a hundred names of people, places, firms and
 clubs: 500 sentences, each of which is translated into the other four languages. A name survives if
-it stands once in the translation, letter by letter. names_fresh.tsv has five other sentences and
+it occurs once in the translation, letter by letter. names_fresh.tsv has five other sentences and
 fifty other names, which nothing was fitted to.
 """
 
@@ -28,7 +28,7 @@ class Sentence(NamedTuple):
 
 
 def read_sentences(path: Path = LINES) -> Iterator[Sentence]:
-    """A sentence for each name; those of its kind take turns."""
+    """Make a sentence for each name; the sentences of its kind take turns."""
     frames: dict[str, list[list[str]]] = defaultdict(list)
     names: dict[str, list[str]] = defaultdict(list)
     for row in path.read_text(encoding="utf-8").splitlines():

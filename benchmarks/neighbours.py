@@ -1,5 +1,5 @@
-"""Whether a sentence's translation depends on its neighbours: each alone, and in batches, by one
-model.
+"""Check if a sentence's translation depends on its neighbors: translate each by itself, and in
+batches, with one model.
 
 python benchmarks/neighbours.py examples/valid.de.gz runs/demo.int8 python benchmarks/neighbours.py
 examples/valid.de.gz runs/demo --engine torch --device cuda --precision bf16

@@ -1,5 +1,5 @@
-"""What an optimizer costs: floating-point operations until a validation loss is reached, Adam
-beside Muon.
+"""Measure the cost of an optimizer: floating-point operations until a validation loss is reached,
+with Adam and with Muon.
 
     dragoman prepare SRC TGT --out runs/data ...
     python benchmarks/optimizers.py runs/data --steps 500 1000 2000 4000

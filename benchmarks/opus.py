@@ -1,4 +1,4 @@
-"""Speed of an imported model of OPUS-MT's shape: dragoman beside CTranslate2 and Hugging Face.
+"""Speed of an imported model of OPUS-MT's shape: dragoman, CTranslate2 and Hugging Face.
 
     taskset -c 0,1 python benchmarks/opus.py [--repeat 3]
 
@@ -7,7 +7,7 @@ random, so it never ends a sentence: sources of 12-40 tokens are translated into
 `transformers` makes and saves it, dragoman imports that folder, and CTranslate2 runs the same
 weights in int8. Speeds are target tokens per second, the best of some tries, and in brackets the
 ratio to the better of CTranslate2's two modes: all cores on one batch, or one batch per core.
-Without the `ctranslate2` package its rows are left out.
+Without the `ctranslate2` package its rows are missing.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""The peers that dragoman's training and decoding are measured beside, written as their
-documentation has it."""
+"""The peers that dragoman's training and decoding are compared with, written as in their
+documentation."""
 
 import math
 from typing import Any

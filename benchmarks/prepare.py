@@ -1,4 +1,4 @@
-"""Speed and memory of `dragoman prepare` on a million and on five million pairs, beside
+"""Speed and memory of `dragoman prepare` on a million and on five million pairs, compared with
 SentencePiece's own encoder.
 
     python benchmarks/prepare.py [PAIRS]...
@@ -11,7 +11,7 @@ most that all of them had together, looked at ten times a second.
 
 Speeds are given in pairs per second and in pairs per second of CPU time, of all processes together.
 The second says more on a machine that does other work too. Both end with the ratio to
-SentencePiece: 1 is as fast as encoding alone.
+SentencePiece: 1 is as fast as only encoding.
 
 The last lines are for a corpus in both directions: each sentence is encoded once, so that it should
 cost hardly more.
@@ -82,8 +82,7 @@ def resident(process: int) -> dict[int, int]:
 
 
 class Watched(NamedTuple):
-    """What a command took: seconds, CPU seconds, most MiB of each process, most MiB of all
-    together."""
+    """The cost of a command: seconds, CPU seconds, peak MiB of a process, and of all together."""
 
     seconds: float
     cpu: float
@@ -115,7 +114,7 @@ def watched(command: list[str]) -> Watched:
 
 
 def encoder_speed(model: Path, source: str, target: str) -> tuple[float, float]:
-    """Pairs per second of SentencePiece alone, and per second of CPU time."""
+    """Return the pairs per second of SentencePiece, and per second of CPU time."""
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     pairs = [pair for pair, _ in zip(read_pairs(source, target), range(ENCODED), strict=False)]
     sides = [[pair.source for pair in pairs], [pair.target for pair in pairs]]

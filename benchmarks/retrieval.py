@@ -1,9 +1,9 @@
-"""How often a sentence's vector lies nearest to that of its translation, beside chance.
+"""Count how often the nearest vector to a sentence's is its translation's, and by chance.
 
 python benchmarks/retrieval.py examples/valid.de.gz examples/valid.en.gz --model runs/embed
 
-"centred": the mean vector of each language is taken off first, for what all its sentences have in
-common says nothing.
+"centred": the mean vector of each language is subtracted first, since it only says which language
+a sentence is in.
 """
 
 import argparse

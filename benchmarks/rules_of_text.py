@@ -1,12 +1,12 @@
-"""Our sentence splitting and language detection beside libraries that do the same.
+"""Compare our sentence splitting and language detection with libraries.
 
     python benchmarks/rules_of_text.py FOLDER [--sentences 500]
 
 FOLDER holds a file of sentences for each language: `dev.de.gz`, `dev.en.gz` and so on, one sentence
 per line. For splitting, four neighbouring lines are joined by blanks; a boundary is right if a
-line ended there. For detection, each line is judged alone, whole and by its first four words, among
-the languages that there are. Libraries that are not installed (sentencex, pysbd, py3langid) are
-left out.
+line ended there. For detection, each line is judged by itself, whole and by its first four words,
+among the languages of FOLDER. Libraries that are not installed (sentencex, pysbd, py3langid) are
+skipped.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""What training and bulk translation would cost on more machines: docs/scale.md, from figures
-measured on one.
+"""Estimate the cost of training and bulk translation on more machines, for docs/scale.md, from
+figures measured on one.
 
 python benchmarks/scale.py > docs/scale.md                # with the measured figures
 python benchmarks/scale.py --price 2.50 --big-speed 300e3 # with others
-python benchmarks/scale.py --log runs/base/log.jsonl      # the one-GPU row beside a real run
+python benchmarks/scale.py --log runs/base/log.jsonl      # compare the one-GPU row with a real run
 """
 
 import argparse
@@ -80,7 +80,7 @@ def model_of(config: Config, pieces: int) -> Model:
 
 
 def flops_per_token(model: Model) -> float:
-    """Of forward and backward, by target token."""
+    """Return the FLOPs of forward and backward for each target token."""
     return 6.0 * model.multiplications(np.array([LENGTH]), np.array([LENGTH])) / LENGTH
 
 
@@ -142,7 +142,7 @@ def bulk_rows(given: Assumptions) -> list[str]:
 
 
 def check(log: Path, given: Assumptions) -> str:
-    """A run's seconds, validations left out as in its log, beside those that the model gives it."""
+    """Compare a run's seconds without validations, from its log, with the estimate."""
     config = from_tree(read_toml(log.parent / "run.toml"))
     entries = [
         entry

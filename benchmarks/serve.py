@@ -1,4 +1,4 @@
-"""The service under load beside its engine alone: 64 clients for 30 seconds, on the same sentences.
+"""The service under load and its bare engine: 64 clients for 30 seconds, on the same sentences.
 
     python benchmarks/serve.py --model runs/demo [--clients 64] [--seconds 30] [--device cpu]
     python benchmarks/serve.py --model pentaglot --device cuda --sentences 32
@@ -38,7 +38,7 @@ def read_sentences() -> list[str]:
 
 
 def offline(model: str, device: str, sentences: list[str], seconds: float) -> tuple[float, float]:
-    """Sentences a second of the engine alone, and the processor's time of one."""
+    """Return the engine's sentences per second, and its CPU time for one."""
     translator = dragoman.load(model, device=device)
     translator(sentences[:64])
     done = 0
@@ -51,7 +51,7 @@ def offline(model: str, device: str, sentences: list[str], seconds: float) -> tu
 async def client(
     port: int, texts: list[list[str]], turn: count, until: float, times: list[float]
 ) -> int:
-    """One connection, one request after the other; the number of those that failed."""
+    """Send one request after the other over one connection; return the number of failures."""
     failed = 0
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while time.perf_counter() < until:

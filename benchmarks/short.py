@@ -38,7 +38,7 @@ def read_meanings(path: Path = LINES) -> Iterator[Meaning]:
 
 
 def bare(text: str) -> str:
-    """Without an article, and without what ends a sentence.
+    """Remove an article, and the punctuation at the end.
 
     >>> bare("L’Allemagne."), bare("¡Hola!"), bare("Comment ça va\u202f?")
     ('Allemagne', 'Hola', 'Comment ça va?')
@@ -48,7 +48,7 @@ def bare(text: str) -> str:
 
 
 def accepted(meanings: list[Meaning], line: str, language: str, to: str) -> set[str]:
-    """The right answers to a line, whatever it means."""
+    """Return all right answers to a line, for any of its meanings."""
     return {
         bare(answer)
         for meaning in meanings

@@ -9,7 +9,8 @@ sentences one after the other over one connection; some send HTML, some document
 and delete glossaries. A hostile one takes its turns at `ATTACKS` without a pause, with a key of its
 own.
 
-First the honest clients alone ask without pauses: what the service does then is its capacity. In
+First only the honest clients send requests, without pauses: this rate is the capacity of the
+service. In
 the test itself each of them pauses between two requests, so that all together ask for the share
 `--load` of the capacity. After a quarter of the time a second service takes over, and the first is
 told to stop. At the end SIGTERM comes while long requests are under way.
@@ -85,9 +86,9 @@ class Tally:
 
 @dataclass
 class Client:
-    """Somebody at an address, with a key."""
+    """A client at an address, with a key."""
 
-    ports: list[int]  # the last is that of the service that takes requests
+    ports: list[int]  # the last one is the process of the service that takes requests
     address: str
     draw: random.Random
     key: str = KEYS[0]
@@ -198,8 +199,8 @@ async def honest(
     tally: Tally,
     pause_s: float,
 ) -> None:
-    """Of ten clients one sends documents, one HTML, one uses glossaries, the rest send text. Pauses
-    are drawn, with this mean."""
+    """Run an honest client: of ten clients, one sends documents, one HTML, one uses glossaries, the
+    rest send text. Pauses are random, with this mean."""
     act = {1: sends_document, 2: sends_html, 3: uses_glossary}.get(number % 10, sends_text)
     kind = act.__name__.partition("_")[2]
     connection, port = None, 0
@@ -402,14 +403,14 @@ async def many_glossaries(client: Client) -> str:
 
 
 async def names_a_charset(client: Client) -> str:
-    """Whose decoder takes time with the square of the length; no key is shown."""
+    """Send a charset whose decoder takes quadratic time, without a key."""
     body = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n' + b"a" * 240_000
     kind = "multipart/form-data; boundary=x; charset=punycode"
     return await sent(client, framed("/translate", body + b"\r\n--x--\r\n", kind, ""))
 
 
 async def odd_values(client: Client) -> str:
-    """In the name of a glossary, which would be in the list that all get."""
+    """Send odd values as the name of a glossary, which all clients would get in their list."""
     value = client.draw.choice((r'"\ud800"', r'"a\u0000"', "1" * 5000, "[" * 9000 + "]" * 9000))
     fields = f'"name": {value}, "source_lang": "de", "target_lang": "en", "entries": "a\\tb"'
     kind, key = "application/json", client.key
@@ -506,7 +507,8 @@ async def load(
 
 
 async def seconds_to_stop(server: "subprocess.Popen[str]", port: int) -> float:
-    """With the longest requests there are under way, and connections that nobody closes."""
+    """Time how long the service takes to stop while the longest requests run, and with connections
+    that are never closed."""
     client = Client([port], "127.0.0.1", random.Random(7))
     under_way = [asyncio.create_task(as_much_as_allowed(client)) for _ in range(8)]
     held = [await client.connect() for _ in range(8)]

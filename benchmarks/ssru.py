@@ -1,12 +1,12 @@
-"""The SSRU on a CPU: speed beside self-attention, int8 beside float32, our engine beside Bergamot's
+"""The SSRU on a CPU: SSRU and self-attention, int8 and float32, our engine and Bergamot's
 
     python benchmarks/ssru.py speed                    random weights in Firefox's tiny shape
     python benchmarks/ssru.py bleu RUN SOURCE TARGET   a trained model, float32 and int8
     python benchmarks/ssru.py bergamot                 needs what tests/marian_files.py says
 
-How long a step takes does not depend on what weights say, so speed is measured on random ones.
-Their hypotheses never end: every sentence is searched up to the same length. One thread; all times
-are those of the CPU, which other programs disturb less than those of the clock.
+The time of a step does not depend on the weights, so speed is measured with random ones. Their
+hypotheses never end: every sentence is searched up to the same length. One thread; all times are
+CPU times, which other programs disturb less than the clock.
 """
 
 import argparse
@@ -43,7 +43,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 class BareCodec(Codec):
-    """A codec of ids alone."""
+    """A codec that only has ids."""
 
     def __init__(self) -> None:
         words = (f"w{i}" for i in range(PIECES - 4))

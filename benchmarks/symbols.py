@@ -1,13 +1,13 @@
-"""Whether symbols, abbreviations before numbers and code-like bits survive translation.
+"""Count the symbols, abbreviations before numbers and code-like bits that survive translation.
 
 python benchmarks/symbols.py
 
 symbols.tsv has 300 lines in five languages; symbols_fresh.tsv has 50 more, which nothing was fitted
-to (--lines). Every line is translated into the other four languages. What is
-marked in a line must stand in its translation as often as in the line, white space aside; money,
+to (--lines). Every line is translated into the other four languages. The marked text
+of a line must occur in its translation as often as in the line, ignoring white space; money,
 percent and degrees may be words with the same number, an abbreviation may be written out or as the
-target language has it. A bullet must come first. No symbol may stand in a translation more often
-than in its line. The patterns here are not those of the package.
+target language has it. A bullet must come first. No symbol may occur in a translation more often
+than in its line. The patterns here are independent of the package.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def read_lines(path: Path = LINES) -> Iterator[Line]:
 
 
 def bare(text: str) -> str:
-    """Without white space, with one character for each sign."""
+    """Remove white space, and unify the variants of each sign."""
     text = text.replace("μ", "µ").replace("…", "...")
     return re.sub(r"\s", "", re.sub(r"(?<=\b[nN])(\.?)°", r"\1º", text))
 

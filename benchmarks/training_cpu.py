@@ -1,4 +1,4 @@
-"""Training speed of the `tiny` preset on a CPU beside torch.nn.Transformer of the same shape, on
+"""Training speed of the `tiny` preset on a CPU, and of torch.nn.Transformer with the same shape, on
 the same batches.
 
     python benchmarks/training_cpu.py [--tokens 500] [--steps 30]

@@ -1,4 +1,4 @@
-"""The browser's translator beside the Python engine: the same pieces in, the same pieces out?
+"""Compare the browser's translator with the Python engine: the same pieces in, the same out?
 
     npm install --prefix build/web onnxruntime-web@1.30.0
     python benchmarks/web.py --runtime build/web/node_modules/onnxruntime-web/dist
@@ -61,7 +61,7 @@ def opened(folder: Path) -> Iterator[Any]:
 
 
 def in_browser(page: Any, texts: Sequence[str], to: str) -> list[dict[str, Any]]:
-    """For each text the ids read, the ids said, and the milliseconds of it."""
+    """Return the input ids, the output ids and the milliseconds of each text."""
     found: list[dict[str, Any]] = page.evaluate(
         """async ([texts, to]) => {
             const results = [];

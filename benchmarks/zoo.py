@@ -1,9 +1,9 @@
-"""A zoo of real files: each comes back as it was, and stays whole when it is translated.
+"""A zoo of real files: each comes back unchanged, and stays intact when it is translated.
 
 python benchmarks/zoo.py fetch FOLDER --index URL --npm URL --git URL
 python benchmarks/zoo.py run FOLDER OUT [--half seen|unseen] [--most 20] [--only .docx .odt]
        [--past OUT ...]
-python benchmarks/zoo.py open OUT       (other programs alone, on what a run has left)
+python benchmarks/zoo.py open OUT       (only other programs, on the output of a run)
 python benchmarks/zoo.py table OUT ...
 
 fetch: the packages of zoo.txt, unpacked: source packages of PyPI (`--index`: a simple index),
@@ -59,7 +59,7 @@ LARGEST = 60_000  # bytes
 LARGEST_ARCHIVE = 500_000
 LONGEST = 60  # seconds of CPU time for a file
 OFFICE = frozenset([".docx", ".odt", ".pptx", ".xlsx", ".ods", ".odp", ".doc", ".rtf"])
-# What a file must hold to be of the format that its ending promises, or to have text.
+# The content that a file must have to be of the format of its suffix, or to have text.
 HOLDS = {".ts": b"<TS", ".svg": b"<text", ".xml": b"<string name="}
 TO = "de"
 
@@ -80,7 +80,7 @@ def listed() -> list[Package]:
 
 
 def fetch(folder: Path, index: str, npm: str, git: str) -> None:
-    """What is not to be had is left out."""
+    """Fetch all packages; skip those that are not available."""
     for package in listed():
         place = folder / package.place
         if place.exists():
@@ -150,9 +150,9 @@ class File(NamedTuple):
 def files(
     folder: Path, most: int, only: list[str], halves: list[str], contents: set[bytes]
 ) -> Generator[File, bool, None]:
-    """Files in an order by hash; of each format in each half at most so many, if they are taken
+    """Yield files in an order by hash; of each format in each half at most so many accepted ones
     (`send(True)`). Many files have the same name (README.md, strings.xml), so the hash is of the
-    name, its folder's and its package's. `contents`: digests of what is left out."""
+    name, its folder's and its package's. `contents`: digests to skip."""
     paths: list[tuple[bytes, File]] = []
     for package in listed():
         for place, _, names in os.walk(folder / package.place):
@@ -193,7 +193,7 @@ def tried(past: list[Path]) -> set[bytes]:
 
 
 def loudly(segments: list[Segment], seed: int) -> list[Segment]:
-    """In capitals, two words of each sentence in each other's place."""
+    """Translate into capitals, with two words of each sentence swapped."""
     draw = random.Random(seed)
 
     def say(sentence: SentenceRequest) -> SentenceResult:
@@ -201,7 +201,7 @@ def loudly(segments: list[Segment], seed: int) -> list[Segment]:
         order = list(range(len(words)))
         first, second = draw.randrange(len(words)), draw.randrange(len(words))
         order[first], order[second] = order[second], order[first]
-        # a stand-in is a name, and comes through as it is
+        # a substitute is a name, and comes through unchanged
         text = " ".join(w if w.istitle() else w.upper() for w in (words[i] for i in order))
         return SentenceResult(text, tuple((source, target) for target, source in enumerate(order)))
 
@@ -367,8 +367,8 @@ def recorded(folders: list[Path]) -> list[dict[str, str]]:
 
 
 def table(folders: list[Path]) -> None:
-    """By format: all files, and in brackets those that were not looked at before. "Wrong" is what
-    has an outcome in capitals. LibreOffice has opened what has pages before and after."""
+    """Count files by format, and in brackets the files that are new. "Wrong" are the files with
+    an outcome in capitals. LibreOffice has opened what has pages before and after."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for line in recorded(folders):
         cells = ["tried", "wrong" if line["outcome"].isupper() else line["outcome"]]
@@ -417,7 +417,7 @@ def main() -> None:
     run = Run(out, arguments.texts, part)
     past = tried(arguments.past)
     taken = files(zoo, arguments.most, arguments.only, halves, past)
-    number = part * 10_000  # the two halves may run beside each other
+    number = part * 10_000  # the two halves may run in parallel
     try:
         file = next(taken)
         while True:

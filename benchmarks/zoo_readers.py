@@ -44,7 +44,7 @@ def of_xml(raw: bytes) -> Structure:
 
 
 def of_messages(raw: bytes) -> Structure:
-    """Without what a translator adds: targets, and forms of the plural."""
+    """Remove the parts that a translator adds: targets, and forms of the plural."""
     added = ("numerusform", "target", "note", "mrk", "g", "x", "ph", "it", "bpt", "ept")
     tags = Counter(e.tag.rpartition("}")[2] for e in ElementTree.fromstring(raw).iter())
     return {tag: count for tag, count in tags.items() if tag not in added}
@@ -79,7 +79,7 @@ def of_notebook(raw: bytes) -> Structure:
 
 
 def of_rst(raw: bytes) -> Structure:
-    """Elements as docutils reads them. Its complaints are left out: most are of Sphinx's
+    """Return the elements that docutils reads. Its warnings are dropped: most are about Sphinx's
     directives, which it does not know."""
     import docutils.core
     import docutils.nodes
@@ -99,7 +99,7 @@ def of_rst(raw: bytes) -> Structure:
 
 
 def of_page(raw: bytes) -> Structure:
-    """Elements, links and pictures, as browsers read them. What a page states of its own language
+    """Return elements, links and pictures, as browsers read them. The declared language of a page
     may be added."""
     import html5lib
 
@@ -130,7 +130,7 @@ def _text(raw: bytes) -> str:
 
 
 def of_subtitles(raw: bytes) -> Structure:
-    """When something is said, in which style; and lines that say it for VTT and SRT."""
+    """Return the time and style of each subtitle, and the time lines of VTT and SRT."""
     import pysubs2
 
     events = pysubs2.SSAFile.from_string(_text(raw)).events
@@ -150,7 +150,7 @@ def of_properties(raw: bytes) -> Structure:
 
 
 def of_fluent(raw: bytes) -> Structure:
-    """Messages and terms with the names of their attributes; what is none of these."""
+    """Return messages and terms with the names of their attributes, and everything else."""
     from fluent.syntax import parse
 
     entries = parse(_text(raw)).body
@@ -265,7 +265,10 @@ def structure(ending: str, raw: bytes) -> Structure:
 def pages(paths: Iterable[Path], out: Path) -> dict[Path, int]:
     """How many pages LibreOffice makes of each file; 0: it does not open it."""
     todo = [path for path in paths if not (out / f"{path.name}.pdf").exists()]
-    for size in (20, 1):  # one that it does not survive takes others along: those alone, then
+    for size in (
+        20,
+        1,
+    ):  # a crash loses a whole batch: run its files one by one
         left = [path for path in todo if not (out / f"{path.name}.pdf").exists()]
         for start in range(0, len(left), size):
             _convert(left[start : start + size], out)
