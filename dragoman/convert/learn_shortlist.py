@@ -6,9 +6,7 @@ every list, and so is the end.
 
 A model with several target languages has one list for all directions. The frequent pieces of a
 language are candidates of its tag, so they are only in the lists of that language. A corpus serves
-both of its directions, the reverse one by Bayes' rule. Two languages without a common corpus are
-linked through a third: with x, e, y for pieces of the three, count(x, y) = Σe count(x, e) P(y|e).
-So corpora with English are enough for every direction between their languages.
+both of its directions, the reverse one by Bayes' rule.
 """
 
 import random
@@ -189,6 +187,9 @@ def _merged(links: Links, more: Links) -> Links:
     return Links.summed(x, y, np.concatenate([links.count, more.count]))
 
 
+# Two languages without a common corpus are linked through a third: with x, e, y for pieces of the
+# three, count(x, y) = Σe count(x, e) P(y|e). So corpora with English are enough for every direction
+# between their languages.
 def _through_third_languages(learned: dict[tuple[str, str], Links]) -> dict[tuple[str, str], Links]:
     """Return links between languages without a corpus, through one that has corpora with both."""
     composed = {}

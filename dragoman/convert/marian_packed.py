@@ -9,9 +9,7 @@ A file of weights:
     length of a gap (uint64), the gap, and the items' bytes, one after the other
 
 An 8-bit matrix has signed bytes, then one float32: a byte divided by it is the weight. It stores
-the transposed matrix under the shape of the original; embeddings are not transposed. An item
-`X_QuantMultA` is the scale of the input that X is multiplied with. Our engine scales each row
-itself and does not need it.
+the transposed matrix under the shape of the original; embeddings are not transposed.
 
 A shortlist:
 
@@ -43,6 +41,8 @@ KINDS: dict[int, np.dtype[Any]] = {
     INT8: np.dtype("i1"),
     INTGEMM8: np.dtype("i1"),
 }
+# An item `X_QuantMultA` is the scale of the input that X is multiplied with. Our engine scales each
+# row itself and does not need it.
 ALPHA = "_QuantMultA"
 MAGIC = 0xF11A48D5013417F5
 # A forged count must not make a list of billions of headers.

@@ -1,9 +1,7 @@
 """Measure on sentences how large the inputs of a model's matrix products become.
 
 An engine that knows this gives all numbers of an input one int8 scale. It does not have to scan a
-row before rounding it, and the product can add the bias itself. The outputs of a norm are about
-equally large for every sentence, and so are an attention's, which are means of values. The inner
-layer of a feed-forward network varies too much, so it has no range here.
+row before rounding it, and the product can add the bias itself.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -47,6 +45,9 @@ def measure_ranges(
     def note(name: str, y: Tensor) -> None:
         ranges[name] = max(ranges.get(name, 0.0), y.abs().max().item())
 
+    # The outputs of a norm are about equally large for every sentence, and so are an attention's,
+    # which are means of values. The inner layer of a feed-forward network varies too much, so it
+    # has no range.
     for name, part in model.named_modules():
         watch(name, part)
     for source, target in pairs:  # one by one, because padding would be measured as well

@@ -6,12 +6,6 @@ Each epoch shuffles the pairs and cuts them into windows. Each window is sorted 
 shuffled), cut into batches, and the batches are shuffled. So resuming restores a position instead
 of replaying a history, and memory holds one window, however long the corpus is. A corpus of weight
 w contributes each of its pairs w times per epoch, on average.
-
-Millions of pairs are shuffled without storing their order: the pair at index i is a pure function
-of i and some keys. A Feistel network (Luby & Rackoff 1988) over 2h bits permutes the numbers below
-4^h: a number has two halves, and each round XORs one half with a hash of the other. A result
-outside the range is fed through the network again until it falls inside ("cycle walking", Black &
-Rogaway 2002). The range is at least a quarter of 4^h, so this rarely takes more than a few rounds.
 """
 
 import math
@@ -277,6 +271,12 @@ def micro_batches(
     return [*slices, slice(start, len(source_lengths))]
 
 
+# Millions of pairs are shuffled without storing their order: the pair at index i is a pure function
+# of i and some keys. A Feistel network (Luby & Rackoff 1988) over 2h bits permutes the numbers
+# below 4^h: a number has two halves, and each round XORs one half with a hash of the other. A
+# result outside the range is fed through the network again until it falls inside ("cycle walking",
+# Black & Rogaway 2002). The range is at least a quarter of 4^h, so this rarely takes more than a
+# few rounds.
 def shuffled(places: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     """Return the items at some indices of a shuffle of range(size).
 

@@ -4,8 +4,7 @@
     B*w slots.
 
 The graphs of `dragoman/engine/onnx` are built here from the bundle's settings; none is read from a
-file. `dragoman/engine/kv_slots.py` assigns the rows of search to slots. All inputs and outputs of a
-step are bound to arrays once; a step only writes numbers into them and runs.
+file. `dragoman/engine/kv_slots.py` assigns the rows of search to slots.
 """
 
 import os
@@ -315,6 +314,8 @@ class OnnxEngine(Engine):
         # Banned tokens are removed from the best ones afterwards, so select that many more.
         spare = int(np.bincount(banned[0]).max()) if banned is not None else 0
         best = min((k or 1) + spare, pieces)
+        # All inputs and outputs of a step are bound to arrays once: a step writes numbers into them
+        # and runs.
         feeds["tokens"][grid.slots] = tokens
         feeds["position"][0] = self._target_positions(grid.length)
         if not self._recurrent:

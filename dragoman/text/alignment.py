@@ -2,10 +2,8 @@
 
 A single pair is not conclusive, but many are: words that translate each other occur in the same
 pairs again and again. IBM model 1 (`lexicon`) learns such words from a sample that pairs each
-source with its target and with the targets up to two lines away. The model has no preference for
-any of these offsets. So if line n of the source is translated by line n+1 of the target, the model
-gives line n+1 a higher probability. Each part of the file is tested, because one missing line
-shifts all later lines.
+source with its target and with the targets up to two lines away. Each part of the file is tested,
+because one missing line shifts all later lines.
 
 The sample consists of blocks of consecutive lines, spread evenly over a file of unknown length.
 
@@ -202,6 +200,8 @@ def _gains(blocks: Sequence[Block]) -> Iterator[_Gains]:
     if not any(target.any() for _, target in batches):
         yield from (_Gains(np.zeros((len(OFFSETS), 0)), 0, []) for _ in blocks)
         return
+    # The model learns from all offsets alike and has no preference for any of them. So if line n of
+    # the source is translated by line n+1 of the target, line n+1 gets a higher probability.
     model = Model1(batches, _PAD)
     for _ in range(ROUNDS):
         model.improve()

@@ -3,10 +3,6 @@
 The corpus is read as a stream, so memory does not grow with it. Problems of a line are found when
 it is read. Repetitions are found at the end, as are problems that only a sample of many lines shows
 (`alignment`), such as shifted lines.
-
-Most checks look at each sentence separately (`look`) and then compare the results of both sides of
-a pair (`observe`). `prepare` uses only these, and looks at each file once, even if it is part of
-several corpora. Checks of languages and near repetitions need both texts; only `check` does these.
 """
 
 import re
@@ -161,6 +157,10 @@ def mended(text: str) -> str:
     return unicodedata.normalize("NFC", _CONTROL.sub("", text.replace("\t", " "))).strip()
 
 
+# Most checks look at each sentence separately (`look`) and then compare the results of both sides
+# of a pair (`observe`). `prepare` uses only these, and looks at each file once, even if it is part
+# of several corpora. Checks of languages and near repetitions need both texts; only `check` does
+# these.
 def look(texts: Sequence[str], crlf: Sequence[bool] = ()) -> np.ndarray:
     """Check sentences one by one; return an array of LOOK."""
     looks = np.zeros(len(texts), dtype=LOOK)

@@ -6,8 +6,7 @@
     P(y1 … ym | x) = Πj Σi t(yj | xi) / (n+1)
 
 E: xi gets the share t(yj|xi) / Σi' t(yj|xi') of yj. M: t(y|x) is the sum of the shares of x in y,
-divided by the sum of all shares of x. Initially all t are equal. The likelihood never falls, and
-since it is concave, there is no local maximum to get stuck in.
+divided by the sum of all shares of x.
 
 N target words, S source words, V source vocabulary, K translations kept, E entries of the table.
 """
@@ -62,6 +61,8 @@ class Model1:
 
     def improve(self) -> float:
         """Do a round of expectation and maximization; return the log-likelihood before it."""
+        # The likelihood never falls, and since it is concave, there is no local maximum to get
+        # stuck in: all t may be equal at first.
         counts = np.zeros(len(self.t) + 1)
         likelihood = 0.0
         t = np.append(self.t, 0.0)  # entry E: padding

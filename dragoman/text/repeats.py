@@ -1,9 +1,4 @@
-"""Find repeated items in a stream with constant memory.
-
-Keys are hashed to 64 bits and distributed over files by their first bits. At the end, each file is
-sorted on its own. A million keys take 16 MB of disk space, and the probability that two different
-ones among them have the same hash is one in forty million.
-"""
+"""Find repeated items in a stream with constant memory."""
 
 import hashlib
 import tempfile
@@ -29,6 +24,9 @@ def hash_all(texts: Iterable[str]) -> np.ndarray:
     return np.fromiter(map(hash64, texts), np.uint64)
 
 
+# Keys are hashed to 64 bits and distributed over files by their first bits. At the end, each file
+# is sorted on its own. A million keys take 16 MB of disk space, and the probability that two
+# different ones among them have the same hash is one in forty million.
 class Repeats:
     """Collects keys with their lines, then returns the lines that repeat an earlier key."""
 

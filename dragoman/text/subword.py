@@ -6,14 +6,7 @@ Characters too rare for a piece of their own are spelled in UTF-8 bytes ("byte f
 text is unknown. There are two more tokenizers, at both ends of byte-pair encoding: characters (no
 merges; nothing is unknown there either) and whole words (words outside the vocabulary are `<unk>`).
 
-No piece crosses a space, so a word is segmented the same way in every context, and most words of a
-corpus are repeated. `encode_flat` and `learn` use this: each word is segmented once, and learning
-needs only the counts of words.
-
-BPE-dropout (Provilkov et al. 2020) skips merges at random. SentencePiece implements it, but its
-random numbers differ between processes in spite of a seed, and a resumed run must see the same data
-as an uninterrupted one. So it is implemented here: each word has a fixed number of variants, each a
-function of the word and the variant's number, and the seed decides which are used.
+BPE-dropout (Provilkov et al. 2020) skips merges at random.
 """
 
 import io
@@ -344,11 +337,17 @@ class BytePairs(Segmenter):
 
     def encode_flat(self, texts: Sequence[str]) -> Flat:
         """Encode many texts; faster than `encode`, since each word is segmented once."""
+        # No piece crosses a space, so a word is segmented the same way in every context, and most
+        # words of a corpus are repeated. Learning uses this, too: it needs only counts of words.
         if not self._words_are_apart:
             return super().encode_flat(texts)
         return self._whole.joined(*self._words_of(texts), self._segment)
 
     def encode_with_dropout(self, texts: Sequence[str], rate: float, seed: int) -> Flat:
+        # SentencePiece implements dropout, but its random numbers differ between processes in spite
+        # of a seed, and a resumed run must see the same data as an uninterrupted one. Here, each
+        # word has a fixed number of variants, each a function of the word and the variant's number,
+        # and the seed decides which are used.
         words, words_of_text = self._words_of(texts)
         # One number per word, drawn in order: the result depends on nothing but the seed.
         draw = random.Random(seed)

@@ -3,10 +3,6 @@ r"""Find what must not change in a translation: addresses, versions, placeholder
     >>> [text[a:b] for text in ["Send %s to ada@example.org."] for a, b in verbatim_spans(text)]
     ['%s', 'ada@example.org']
 
-At each position, the patterns are tried in order. A false match costs little: a word that looks
-like a file name stays untranslated. A missed match may break a program. Repetitions are bounded or
-possessive (`*+`), because a hostile text would otherwise take quadratic time.
-
 If a model would lose such a span, it translates the text with a placeholder in its place.
 """
 
@@ -28,6 +24,9 @@ _ENDINGS = (
     "|sql|srt|svg|swift|tar|tex|tgz|tif|tiff|toml|ts|tsv|tsx|ttf|txt|vtt|wav|webm|webp|woff|woff2"
     "|xhtml|xlf|xliff|xls|xlsx|xml|xsd|xz|yaml|yml|zip"
 )
+# At each position, the patterns are tried in order. A false match costs little: a word that looks
+# like a file name stays untranslated. A missed match may break a program. Repetitions are bounded
+# or possessive (`*+`), because a hostile text would otherwise take quadratic time.
 # An address may follow a word without a space ("snake_casehttps://…"); the word is not part of it.
 PATTERNS = {
     "url": r"(?:https?|ftp|file|sftp|ssh|git|wss?)://[^\s<>\"'`{}|\\^\[\]]*[\w/#=&+~-]"

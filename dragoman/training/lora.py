@@ -2,7 +2,6 @@
 
     y = W x + U (D x)        W (out, in) stays fixed, U (out, r) and D (r, in) are trained
 
-Only the decoder's layers get factors. The encoder stays fixed, so each source is encoded only once.
 The loss of a step has two parts: the cross-entropy on the user's pairs, and on replayed sentences
 the Kullback-Leibler divergence from the original model's predictions (distillation).
 
@@ -153,6 +152,7 @@ def _adapt_decoder(model: Model, config: LoraConfig, votes: int) -> dict[str, Ad
         for name, module in model.named_modules()
         if isinstance(module, Linear) and name.startswith("decoder.")
     }
+    # Only the decoder gets factors: the encoder stays fixed, so each source is encoded only once.
     per_rank = 2 * sum(sum(layer.weight.shape) for layer in layers.values())
     # A percent for the header of the file.
     room = 0.99 * config.largest - 4 * votes

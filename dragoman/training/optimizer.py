@@ -3,12 +3,8 @@ inside the model and Adam for the rest.
 
 Muon (Jordan et al. 2024) keeps a running sum of a matrix's gradient, as momentum does, but steps in
 the nearest orthogonal direction: if the sum is U S V', the step is U V'. Every singular direction
-then moves equally far, including those with a small gradient. A Newton-Schulz iteration
-approximates U V' using only matrix products.
-
-Embeddings, the output layer, norms and biases do not map hidden states to hidden states; Adam
-updates them. A factor of 0.2 √(larger side) gives a Muon step the size of a typical Adam step (Liu
-et al. 2025, "Muon is Scalable for LLM Training"), so one learning rate serves both.
+then moves equally far, including directions with a small gradient. Embeddings, the output layer,
+norms and biases do not map hidden states to hidden states; Adam updates them.
 """
 
 import inspect
@@ -28,6 +24,8 @@ from dragoman.model.layers import Linear
 _ITERATIONS = 5
 # Jordan's coefficients pull small singular values up as fast as possible.
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+# A factor of 0.2 √(larger side) gives a Muon step the size of a typical Adam step (Liu et al. 2025,
+# "Muon is Scalable for LLM Training"), so one learning rate serves both.
 _RMS_OF_ADAM = 0.2
 
 
@@ -160,6 +158,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
     Singular values end up between about 0.7 and 1.2.
     """
+    # A Newton-Schulz iteration: it needs only matrix products, where an SVD would be slow on a GPU.
     a, b, c = _COEFFICIENTS
     # Half precision is enough for a direction, and a GPU multiplies it twice as fast.
     x: Tensor = matrices.bfloat16() if matrices.is_cuda else matrices

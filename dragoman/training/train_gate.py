@@ -1,9 +1,7 @@
 """Train the gate that recognizes sentences like the user's (`dragoman/bundle/adapter.py`).
 
 A logistic regression separates the user's sentences from others by the mean of a sentence's word
-vectors. It generalizes to words that the user's pairs do not contain, because words of similar
-meaning have similar vectors. The regression of a mean is a sum over pieces, so each piece gets a
-vote.
+vectors. The regression of a mean is a sum over pieces, so each piece gets a vote.
 
 N sentences, D features, V pieces.
 """
@@ -41,6 +39,8 @@ def fit_gate(
     is_own = np.arange(len(x)) < len(own)
     center, spread = x.mean(axis=0), x.std(axis=0) + 1e-6
     coefficients, bias = logistic_regression((x - center) / spread, is_own)
+    # All pieces get votes, also those that the user's pairs do not contain: words of similar
+    # meaning have similar vectors.
     votes = ((words - center) / spread) @ coefficients + bias  # (V,)
     if held_out:
         # Lower the threshold until nearly all held-out sentences pass: a sentence that is rejected

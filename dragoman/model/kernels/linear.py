@@ -2,12 +2,8 @@
 
     N positions, D features in, E out; x (..., D), weight (E, D), bias (E,).
 
-cuBLAS computes the products and the bias's gradient, a sum over positions: a product with ones
-reads memory faster than a reduction. A ReLU is fused into the forward product as its epilogue; in
-backward a kernel masks the gradient and sums it in one pass.
-
-If a weight already has a gradient, as in training, the product adds to it in float32. Autograd
-would write the product in bf16, convert it and add it: three passes instead of one.
+cuBLAS computes the products. A ReLU is fused into the forward product as its epilogue; in backward
+a kernel masks the gradient and sums it in one pass.
 """
 
 from typing import Any
@@ -65,7 +61,8 @@ def _before_relu(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 
 def _sum(grad: Tensor) -> Tensor:
     """Sum over positions (N, E) in float32. (E,)"""
-    # Multiply by eight rows of ones and use one: fewer rows are not faster on tensor cores.
+    # The sum is a product with ones, which reads memory faster than a reduction. Eight rows of
+    # them, of which one is used: fewer rows are not faster on tensor cores.
     return product_in_float32(grad.new_ones(8, len(grad)), grad)[0]
 
 
@@ -78,6 +75,8 @@ def product_in_float32(left: Tensor, right: Tensor) -> Tensor:
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add left·right to `total` in float32."""
+    # In training a weight already has a gradient. Autograd would write the product in bf16, convert
+    # it and add it: three passes over memory instead of one.
     if _can_widen(left):
         torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
     else:
