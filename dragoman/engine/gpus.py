@@ -3,11 +3,6 @@
 PyTorch takes seconds to import, and a process that has initialized CUDA cannot fork. The import is
 mostly Python. Creating the driver's context and hashing Triton's compiler do not hold the
 interpreter lock, so threads can do both meanwhile. If they fail, the work is simply done later.
-
-A `LazyEngine` is loaded by the first search. Text work before and after search needs neither
-PyTorch nor a GPU, since the config answers all of its questions about the model. So text workers
-can fork from a process that is still small, and have tokenized the first lines by the time the
-engine is ready.
 """
 
 import os
@@ -123,6 +118,9 @@ def can_load_lazily(bundle: Bundle, device: str) -> bool:
     return device == "cuda" and bundle.gate is None and not beyond_plain(bundle.config.model)
 
 
+# Text work before and after search needs neither PyTorch nor a GPU, since the config answers all of
+# its questions about the model. So text workers can fork from a process that is still small, and
+# have tokenized the first lines by the time the engine is ready.
 class LazyEngine(Engine):
     """Answers questions about an engine that is not loaded yet; `ready` loads it."""
 

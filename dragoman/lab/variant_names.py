@@ -64,6 +64,7 @@ def _convs2s(settings: Settings) -> Iterator[str]:
 
 
 def _lexical(settings: Settings) -> Iterator[str]:
+    # Its weights are counts, so there is nothing to differentiate.
     if settings["training.objective"] == "mrt":
         yield (
             "training.objective=mrt needs a gradient, which model.architecture=lexical does not "
@@ -84,6 +85,7 @@ def _mrt(settings: Settings) -> Iterator[str]:
 
 
 def _projections(settings: Settings) -> Iterator[str]:
+    # Without projections a head has its chunk of the input, whatever the layout says.
     if not settings["model.attention.projections"]:
         yield (
             f"model.attention.heads_layout={settings['model.attention.heads_layout']} describes "
@@ -92,19 +94,20 @@ def _projections(settings: Settings) -> Iterator[str]:
         )
 
 
-_ONE_SET_OF_KEYS = ("additive", "concat")  # each head makes keys of its own
+_KEYS_PER_HEAD = ("additive", "concat")  # each head makes keys of its own
 
 
-def _groups(given: Settings) -> Iterator[str]:
-    yield from _projections(given)
-    heads, groups = given["model.num_heads"], given["model.attention.groups"]
+def _groups(settings: Settings) -> Iterator[str]:
+    yield from _projections(settings)
+    heads, groups = settings["model.num_heads"], settings["model.attention.groups"]
     if heads % groups:
         yield (
             f"model.attention.groups={groups} does not divide model.num_heads={heads}: change one "
             "of them."
         )
-    similarity = given["model.attention.similarity"]
-    if similarity in _ONE_SET_OF_KEYS:
+    similarity = settings["model.attention.similarity"]
+    # A cache keeps the keys of each head, so nothing could be shared.
+    if similarity in _KEYS_PER_HEAD:
         yield (
             f"model.attention.similarity={similarity} has weights for the keys of every head, "
             "which heads_layout=grouped shares: set similarity=scaled-dot."
@@ -175,6 +178,7 @@ OBJECTIVES["mrt"] = Objective(
     "minimum risk: fine-tune on the score of sampled translations",
     needs=_mrt,
     module="dragoman.lab.minimum_risk",
+    # A batch has the reference and all samples of each sentence.
     copies=lambda training: 1 + training.mrt_samples,
 )
 SIMILARITIES |= {

@@ -62,6 +62,7 @@ def limited_rows(
     assert process.stdin is not None
     assert process.stdout is not None
     try:
+        # The process may have ended already; its status says why.
         with suppress(BrokenPipeError):
             process.stdin.write(json.dumps(order).encode())
             process.stdin.close()
@@ -73,6 +74,7 @@ def limited_rows(
                 return
             yield from answer
         status = process.wait()
+        # The kernel sends this signal when the processor time is used up.
         if status == -getattr(signal, "SIGXCPU", 0):
             raise error(f"{name}: reading it takes more than {cpu_s} s of processor time.")
         raise error(f"{name}: it could not be read: its reader was ended.")
@@ -131,6 +133,7 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     read = getattr(importlib.import_module(order["module"]), order["function"])
+    # After the imports: their memory is not part of the file's.
     limit_process(address_space() + order["memory"], order["cpu"])
     try:
         rows = iter(read(*order["arguments"]))

@@ -2,10 +2,9 @@
 
 The thread reads the file and computes its SHA-256, both without the interpreter lock. `bundle`
 picks up the result and verifies it like any other file. A wrong guess costs a little time.
-
-Only the standard library is imported here, because the thread starts before NumPy is loaded.
 """
 
+# Only the standard library, because the thread starts before NumPy is loaded.
 import hashlib
 import threading
 from pathlib import Path

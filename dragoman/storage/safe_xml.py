@@ -3,9 +3,6 @@
 A file may define a document type of its own. Its entities and default attributes can turn a few
 kilobytes into gigabytes, or include other files, and no format that we read needs one. So every
 reader of XML starts here, and such a file is refused before its first element.
-
-Before version 2.6, expat scans an unfinished tag or comment again from its start whenever more of
-it arrives: one of 256 MiB in pieces of 1 MiB takes minutes. So the size of a token is limited.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,6 +11,8 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from xml.parsers import expat
 
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"  # the attribute xml:lang
+# Before version 2.6, expat scans an unfinished tag or comment again from its start whenever more of
+# it arrives: one of 256 MiB in pieces of 1 MiB takes minutes. So the size of a token is limited.
 LONGEST_TOKEN = 2**24  # bytes of one tag, comment or instruction
 _BLOCK = 2**20  # pyexpat cuts longer inputs into pieces of this size
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 _CONFIDENCE = 0.95
+# An integral on a grid instead of a dependency on SciPy.
 _GRID_POINTS = 20_001  # for the numerical integral of Student's density
 
 

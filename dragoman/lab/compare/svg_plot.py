@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dragoman.lab.compare.figures import BarChart, HeatMap, LineChart, Series
 
 _WIDTH, _FONT = 480, 12
+# There is no font to measure, so widths are estimates.
 _LETTER = 0.56 * _FONT  # approximate mean width
 _LABEL_WIDTH = 0.84  # labels have a smaller font
 _LEFT, _RIGHT, _TOP, _PLOT, _BOTTOM = 58, 14, 30, 210, 44
@@ -111,6 +112,7 @@ def _x_ticks(xs: Sequence[float], axis: PlotAxis, log: bool) -> list[float]:
         return axis.ticks
     ticks: list[float] = []
     for value in values:
+        # Skip a tick whose label would touch the previous one.
         if not ticks or axis(value) - axis(ticks[-1]) >= _LETTER * (len(_short(value)) + 1):
             ticks.append(value)
     return ticks
@@ -150,6 +152,7 @@ def _error_bars(series: Series, number: int, x_axis: PlotAxis, y_axis: PlotAxis)
 
 def draw_bars(figure: BarChart) -> str:
     """Draw horizontal bars, whose names can be read on a narrow screen."""
+    # As wide as the longest name, up to half of the figure.
     left = min(240.0, 12 + _LETTER * max(map(len, figure.names), default=0))
     # A failed system has the value NaN: a bar of length 0 and a dash.
     finite = [value for value in figure.values if math.isfinite(value)] or [1.0]

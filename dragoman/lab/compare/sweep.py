@@ -107,6 +107,7 @@ def sweep(
                 name: [study.result(system).valid for system in row]
                 for name, row in systems.items()
             }
+            # The next round keeps the first of them.
             remaining = sorted(remaining, key=lambda choice: -_mean(scores[_name(choice)]))
             rows += [(choice, share, scores[_name(choice)]) for choice in remaining]
         figures = [_table(tried, rows, flops), _plot(tried, rows)]
@@ -156,6 +157,7 @@ def _plot(tried: Mapping[str, Sequence[str]], rows: Sequence[Row]) -> Figure:
 
     If the first setting is not a number, draw bars instead.
     """
+    # The order on the command line decides: the first setting is the horizontal axis.
     first, *other_settings = tried
     # Later rounds lack most combinations and have another budget, so plot the first round.
     first_round = [row for row in rows if row[1] == rows[0][1]]
