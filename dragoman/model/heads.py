@@ -104,10 +104,8 @@ class PaperHeads(BareHeads):
         nn.init.zeros_(self.to_out.bias)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        q, k, v = map(
-            self._split,
-            self.to_qkv(x).split([self.query_width, self.key_width, self.key_width], dim=-1),
-        )
+        sizes = [self.query_width, self.key_width, self.key_width]
+        q, k, v = map(self._split, self.to_qkv(x).split(sizes, dim=-1))
         return q, KeysValues(k, v)
 
     def queries(self, x: Tensor) -> Tensor:
