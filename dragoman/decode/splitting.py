@@ -13,9 +13,8 @@ from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
 from dragoman.text.edits import in_24_hours
 from dragoman.text.glossary import Demand
-from dragoman.text.masks import MASKS, Mask, annotated, masked, words_as_masks
-from dragoman.text.names import NOUNS_IN_CAPITALS, pieces_of_names
-from dragoman.text.numbers import in_24_hours
+from dragoman.text.languages import NOUNS_IN_CAPITALS
+from dragoman.text.masks import Mask, annotated, masked, words_as_masks
 from dragoman.text.segments import (
     begins_with_capital,
     is_in_capitals,
@@ -24,6 +23,7 @@ from dragoman.text.segments import (
     split_to_fit,
 )
 from dragoman.text.subword import pieces_of_names
+from dragoman.text.vocabulary import MASKS
 
 _DIGIT = re.compile(r"\d")
 _CHARACTERS_BETWEEN_PAUSES = 5000

@@ -17,11 +17,8 @@ from unicodedata import category
 from dragoman.text.abbreviations import lost_references, references
 from dragoman.text.numbers import misread, number_errors, rewritten
 from dragoman.text.verbatim import names, verbatim_spans
+from dragoman.text.vocabulary import LEMMA, MASKS, SYMBOLS, TERM, TERM_END
 
-MASKS = tuple(chr(0xE000 + number) for number in range(16))
-# Around a source word and, after `LEMMA`, the translation that a glossary asks for.
-TERM, LEMMA, TERM_END = "\ue010", "\ue011", "\ue012"
-SYMBOLS = (*MASKS, TERM, LEMMA, TERM_END)
 _DIGITS = r"(?:\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d+)?|\d+[.,]\d+|\d+)"
 _START, _END = r"(?<![\w.,:/−–-])", r"(?![\w:/-]|[.,]\d)"
 _SIGN = r"(?:(?<![^\s(])[-−–])?"

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Checks of the numbers in a translation: lost, invented or changed digits, units and meanings.
-=======
-"""Numbers that a translation must keep: counting errors, repairing by rule, and substitute numbers.
->>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
 A quantity is a number with its sign and its unit. Its twin in a translation has the same digits.
 """
@@ -15,16 +11,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from dragoman.text.edits import Edit
-from dragoman.text.number_words import LANGUAGES, times_said
-
 _NUMBER = re.compile(r"\d+")
-<<<<<<< HEAD
-_MOST_DIGITS = 40  # of a number that is looked for in a translation
-=======
 _MOST_DIGITS = 40  # longer numbers are not checked
-_TRIES = 20  # to find an unused substitute for a number
->>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 _SPACES = " \u00a0\u202f"
 # Groups of three digits, or digits with points and commas between them.
 _WRITTEN = re.compile(
@@ -107,7 +95,6 @@ def quantities(text: str) -> tuple[Quantity, ...]:
     for match in _WRITTEN.finditer(text):
         start, end = match.span()
         unit, before = "", text[max(0, start - 10) : start]
-        # A dash after a digit and a space, as in 10 -20, is between two numbers.
         signed = _SIGN.search(before) and not _SPAN.search(before)
         sign = before[-1] if signed else ""
         start -= len(sign)
@@ -125,30 +112,24 @@ def value(number: str, language: str) -> Decimal | None:
     >>> value("3.456", "de"), value("3.456", "en"), value("3.2", "de")
     (Decimal('3456'), Decimal('3.456'), Decimal('3.2'))
     """
-    # Three digits after a single sign are ambiguous: the language decides which sign groups.
     decimal = WRITINGS[language].decimal
     group = "." if decimal == "," else ","
     number = re.sub(rf"[{_SPACES}'’]", "", number)
     if re.fullmatch(rf"\d{{1,3}}(?:\{group}\d{{3}})+(?:\{decimal}\d+)?", number):
         number = number.replace(group, "")
-    # A single sign that does not separate groups of three is a decimal sign in any language.
+    # One sign that parts no group of three is a decimal sign, in whatever language.
     whole, *rest = re.split("[.,]", number)
     return Decimal(".".join([whole, *rest])) if len(rest) < 2 else None
 
 
 def rewritten(number: str, source: str, target: str) -> str:
-<<<<<<< HEAD
     """Write a number of one language as another one does.
-=======
-    """Rewrite a number of one language by the conventions of another.
->>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
     >>> rewritten("1,299.99", "en", "de"), rewritten("2.5", "de", "fr")
     ('1.299,99', '2.5')
     """
     if source not in WRITINGS or target not in WRITINGS:
         return number
-<<<<<<< HEAD
     (decimal, group), (own_decimal, own_group) = WRITINGS[source], WRITINGS[target]
     sign = number[: len(number) - len(number.lstrip("-−–"))]
     number = number.removeprefix(sign)
@@ -162,17 +143,6 @@ def rewritten(number: str, source: str, target: str) -> str:
     has_groups = len(groups) > 1 or len(plain) < len(number)
     whole = "".join(groups)
     if has_groups:
-=======
-    read = value(number, source)
-    if read is None:
-        return number
-    writing = WRITINGS[target]
-    fraction = str(read).partition(".")[2]
-    whole = re.sub(r"\D", "", number)
-    # The digits of the text rather than of the value: leading zeros survive.
-    whole = whole[: len(whole) - len(fraction)]
-    if len(signs) > bool(fraction):  # its digits are grouped
->>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
         first = len(whole) % 3
         thousands = (whole[at : at + 3] for at in range(first, len(whole), 3))
         whole = own_group.join(filter(None, [whole[:first], *thousands]))
@@ -191,7 +161,6 @@ def _same_digits(quantity: Quantity, text: str) -> Iterator[tuple[int, int]]:
     wanted, date = quantity.digits, _DATE.fullmatch(quantity.number)
     between = _BETWEEN_PARTS if date else _BETWEEN_DIGITS
     parts = date and (len(date[1]), len(date[1] + date[2]))
-    # Digits in runs with gaps between them; a match joins neighboring runs.
     runs = [run.span() for run in _NUMBER.finditer(text)]
     gaps = [text[end:start] for (_, end), (start, _) in pairwise(runs)]
     pointed = [False, *(gap in (".", ",") for gap in gaps), False]  # part of a longer number
@@ -218,8 +187,6 @@ def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]
 
     Each span is used once; quantities that the translation lacks are skipped.
     """
-    # Each span of the translation serves one quantity, so a number that occurs twice must be there
-    # twice.
     taken: list[tuple[int, int]] = []
     for quantity in quantities(source):
         if len(quantity.digits) > _MOST_DIGITS:
@@ -231,27 +198,14 @@ def _twins(source: str, translation: str) -> Iterator[tuple[Quantity, int, int]]
                 break
 
 
-<<<<<<< HEAD
 def misread(source: str, translation: str, language: str, to: str) -> int:
     """Count numbers that have the right digits, but mean something else in their language, have
     lost their minus or have come apart.
-=======
-def number_edits(source: str, translation: str, language: str, to: str) -> list[Edit]:
-    """Return the edits for numbers with the right digits but the wrong signs or a lost minus.
->>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
-<<<<<<< HEAD
     >>> misread("41.087 Leute", "41,087 habitants", "de", "fr")
     1
     >>> misread("es wird −5 °C", "il fera 5 °C", "de", "fr")
     1
-=======
-    >>> from dragoman.text.edits import edited
-    >>> edited("41,087 habitants", number_edits("41.087 Leute", "41,087 habitants", "de", "fr"))
-    '41 087 habitants'
-    >>> edited("il fera 5 °C", number_edits("es wird −5 °C", "il fera 5 °C", "de", "fr"))
-    'il fera −5 °C'
->>>>>>> a490efb0 (Read the Transformer in one file, the batches in one, and the settings' conflicts with the variants)
     """
     if language not in WRITINGS or to not in WRITINGS:
         return 0
@@ -270,17 +224,11 @@ def number_edits(source: str, translation: str, language: str, to: str) -> list[
     return count
 
 
-<<<<<<< HEAD
 def _means(quantity: Quantity, written: str, language: str, to: str) -> bool:
     """Tell whether a translation's number means what the source's does."""
-=======
-def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
-    """Write the number of a translation correctly."""
->>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
     if "." in quantity.number and "," in quantity.number:
-        # With both signs there is only one way to read it, even if the language was detected wrong:
-        # a line like "1.234,56 €" could be in any language.
-        # The two conventions that exist: 1.234,56 and 1,234.56.
+        # Both signs tell how it is written, whatever its text was taken for: 1.234,56 € alone
+        # could be of any language.
         readers = (one for one in (language, "de", "en") if value(quantity.number, one) is not None)
         language = next(readers, language)
     wanted = value(quantity.number, language)
@@ -291,26 +239,17 @@ def _mended(quantity: Quantity, said: str, language: str, to: str) -> str:
     here, there = WRITINGS[language].decimal, WRITINGS[to].decimal
     if wanted % 1 and here not in quantity.number:
         # 8.2 in a French text is no number of that language, but a version or a chapter.
-<<<<<<< HEAD
         return written == quantity.number
     # The point of an English text may be one too, unless a unit stands beside it.
     is_sure = bool(quantity.unit) or here == ","
     return value(written, to) == wanted and not (is_sure and wanted % 1 and there not in written)
-=======
-        return quantity.number
-    # In English text the point may belong to a version or chapter, too, unless there is a unit.
-    sure = quantity.unit or here == ","
-    if value(said, to) != wanted or (sure and wanted % 1 and there not in said):
-        return rewritten(quantity.number, language, to)
-    return said
->>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
 
 
 def number_errors(source: str, translation: str, to: str = "") -> int:
     """Count the digits and units that a translation lacks or has made up.
 
-    A number of one digit may come from a word, or become one. Units and words for two-digit numbers
-    count only if the words of the language `to` are known.
+    A number of one digit may come from a word, or become one. Units and words for numbers of two
+    digits are looked at in translations `to` a language whose words for them are known.
 
     >>> number_errors("Zimmer 204 im 2. Stock", "room 204 on the second floor")
     0
@@ -333,12 +272,10 @@ def number_errors(source: str, translation: str, to: str = "") -> int:
         # The language of the source is not known here.
         theirs, ours = (
             theirs - _in_words(theirs - ours, translation, [to]),
-            ours - _in_words(ours - theirs, source, LANGUAGES),
+            ours - _in_words(ours - theirs, source, _SPELLED),
         )
-    # One-digit numbers may become words, so their digits do not count as missing.
     (left, left_words), (right, right_words) = map(_digits, (theirs, ours))
     digits = (left - right - left_words).total() + (right - left - right_words).total()
-    # Numbers with the same digits in another order: no digit is missing, yet the number is wrong.
     return digits + (_jumbled(theirs - ours) & _jumbled(ours - theirs)).total() + lost_units
 
 
@@ -352,7 +289,7 @@ def _in_words(missing: Counter[str], text: str, languages: Iterable[str]) -> Cou
     """Count which of the missing numbers a text spells out in words."""
     return Counter(
         {
-            number: min(count, max(times_said(number, text, code) for code in languages))
+            number: min(count, max(count_spelled_out(number, text, code) for code in languages))
             for number, count in missing.items()
         }
     )
@@ -389,62 +326,64 @@ def _unit(symbol: str) -> re.Pattern[str]:
     symbols, words = _UNITS[symbol]
     exact = "|".join(re.escape(other) for other in symbols.split("|"))
     return re.compile(rf"(?<![^\W\d])(?:(?:{exact})(?![^\W\d])|(?:{words}))")
-<<<<<<< HEAD
-=======
 
 
-def stand_ins(text: str, seed: int) -> dict[str, str]:
-    """Choose a substitute for each number of two or more digits, if a similar one is unused.
+# -- Numbers in words and Roman numerals: *in the nineteenth century*, *au XIXe siècle* ------------
 
-    >>> [*stand_ins("Am 15. Mai 1987, um 8 Uhr", seed=1)]
-    ['15', '1987']
+_NAMED = (*range(10, 21), *range(30, 100, 10))
+# Cardinals and ordinals, in the order of these numbers.
+_NUMBER_WORDS = {
+    "de": "zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn zwanzig "
+    "dreißig vierzig fünfzig sechzig siebzig achtzig neunzig",
+    "en": "ten(?:th)? eleven(?:th)? twel(?:ve|fth) thirteen(?:th)? fourteen(?:th)? fifteen(?:th)? "
+    "sixteen(?:th)? seventeen(?:th)? eighteen(?:th)? nineteen(?:th)? twent(?:y|ieth) "
+    "thirt(?:y|ieth) fort(?:y|ieth) fift(?:y|ieth) sixt(?:y|ieth) sevent(?:y|ieth) "
+    "eight(?:y|ieth) ninet(?:y|ieth)",
+    "es": "diez|décim[oa] once|undécim[oa] doce|duodécim[oa] trece catorce quince dieciséis "
+    "diecisiete dieciocho diecinueve veinte|vigésim[oa] treinta cuarenta cincuenta sesenta setenta "
+    "ochenta noventa",
+    "fr": "dix|dixième onz(?:e|ième) douz(?:e|ième) treiz(?:e|ième) quatorz(?:e|ième) "
+    "quinz(?:e|ième) seiz(?:e|ième) dix-sept(?:ième)? dix-huit(?:ième)? dix-neu(?:f|vième) "
+    "vingt(?:ième)? trent(?:e|ième) quarant(?:e|ième) cinquant(?:e|ième) soixant(?:e|ième) "
+    "soixante-dix(?:ième)? quatre-vingts?(?:ième)? quatre-vingt-dix(?:ième)?",
+    "pt": "dez|décim[oa] onze doze treze catorze|quatorze quinze dezesseis|dezasseis "
+    "dezessete|dezassete dezoito dezenove|dezanove vinte|vigésim[oa] trinta quarenta cinquenta "
+    "sessenta setenta oitenta noventa",
+}
+_ENDINGS = {"de": "(?:s?te[mnrs]?)?", "en": "s?", "es": "s?", "fr": "s?", "pt": "s?"}
+_ROMAN = ((90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+_SPELLED = tuple(_NUMBER_WORDS)
+
+
+def count_spelled_out(number: str, text: str, language: str) -> int:
+    """Count how often a text spells out a two-digit number.
+
+    >>> count_spelled_out("19", "in the mid-nineteenth century", "en")
+    1
+    >>> count_spelled_out("19", "au XIXe siècle", "fr"), count_spelled_out("19", "19 Tage", "de")
+    (1, 0)
     """
-    rng = random.Random(seed)
-    numbers = _NUMBER.findall(text)
-    others: dict[str, str] = {}
-    for number in dict.fromkeys(number for number in numbers if len(number) > 1):
-        alike = (_alike(number, rng) for _ in range(_TRIES))
-        others[number] = next(
-            (other for other in alike if other not in (*numbers, *others.values())), number
-        )
-    return others
+    if len(number) != 2 or number[0] == "0" or language not in _NUMBER_WORDS:
+        return 0
+    return len(_spelled_out(int(number), language).findall(text))
 
 
-def _alike(number: str, rng: random.Random) -> str:
-    """Draw a number of the same length and a similar size that is spoken alike.
+@lru_cache(500)
+def _spelled_out(number: int, language: str) -> re.Pattern[str]:
+    ways = [rf"{_roman(number)}(?:e|ème|º)?"]
+    if number in _NAMED:
+        word = _NUMBER_WORDS[language].split()[_NAMED.index(number)]
+        ways.append(rf"(?i:(?:{word}){_ENDINGS[language]})")
+    return re.compile(rf"(?<!\w)(?:{'|'.join(ways)})(?!\w)")
 
-    So 15 may become 19 (both end in "th" as ordinals), and 17 stays in the teens.
+
+def _roman(number: int) -> str:
     """
-    head = number[:-2][:1] + "".join(rng.choices("0123456789", k=max(0, len(number) - 3)))
-    # Teens stay teens; other numbers keep their last digit, which decides how the ordinal ends.
-    if number[-2] != "1":
-        return head + rng.choice("23456789") + number[-1]
-    return head + "1" + rng.choice("012" if number[-1] in "012" else "3456789")
-
-
-def with_others(text: str, others: Mapping[str, str]) -> str:
-    """Replace the numbers of a text.
-
-    >>> with_others("room 204 of 2041", {"204": "294"})
-    'room 294 of 2041'
+    >>> _roman(19), _roman(44)
+    ('XIX', 'XLIV')
     """
-    return _NUMBER.sub(lambda found: others.get(found[0], found[0]), text)
-
-
-def put_back(others: Mapping[str, str], changed: str, translation: str) -> str:
-    """Restore the original numbers in the translation of a changed text.
-
-    Return an empty string if one of the substitutes was not translated intact.
-
-    >>> put_back({"204": "294"}, "Zimmer 294", "room 294")
-    'room 204'
-    >>> put_back({"1290": "1920"}, "1920 Leute", "1,920 people")
-    ''
-    """
-    before, after = (Counter(_NUMBER.findall(text)) for text in (changed, translation))
-    if number_errors(changed, translation) or any(
-        before[other] != after[other] for other in others.values()
-    ):
-        return ""
-    return with_others(translation, {other: number for number, other in others.items()})
->>>>>>> 797993f1 (Rewrite the docstrings of text/ and of the mutants' scripts in plain English)
+    letters = ""
+    for value, numeral in _ROMAN:
+        letters += numeral * (number // value)
+        number %= value
+    return letters

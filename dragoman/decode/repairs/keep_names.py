@@ -10,7 +10,6 @@ from dragoman.text.edits import Edit, edited
 from dragoman.text.glossary import lacking
 from dragoman.text.masks import lost
 from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, is_known, lacking_names
-from dragoman.text.numbers import Edit, edited
 from dragoman.text.verbatim import verbatim_spans
 
 # Natural logarithms of probabilities.

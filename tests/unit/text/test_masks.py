@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.text.masks import MASKS, Mask, has_each_once, lost, masked, unmasked, words_as_masks
+from dragoman.text.masks import Mask, has_each_once, lost, masked, unmasked, words_as_masks
 from dragoman.text.numbers import rewritten
+from dragoman.text.vocabulary import MASKS
 
 
 def spells(character: str) -> bool:
