@@ -11,10 +11,10 @@ from dragoman.errors import TranslationError
 from dragoman.text.codec import Codec
 from dragoman.text.detect import WORDS as DETECTED
 from dragoman.text.detect import detect
-from dragoman.text.edits import in_24_hours
 from dragoman.text.glossary import Demand
 from dragoman.text.languages import NOUNS_IN_CAPITALS
 from dragoman.text.masks import Mask, annotated, masked, words_as_masks
+from dragoman.text.numbers import in_24_hours
 from dragoman.text.segments import (
     begins_with_capital,
     is_in_capitals,

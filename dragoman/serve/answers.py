@@ -22,7 +22,7 @@ def translated(
     )
     # A sentence with fewer candidates repeats its last one.
     count = max(len(sentence.candidates) for sentence in found)
-    distinct: dict[str, schemas.Candidate] = {}
+    distinct: dict[str, schemas.Alternative] = {}
     for rank in range(count):
         parts = [s.candidates[min(rank, len(s.candidates) - 1)] for s in found]
         candidate = _candidate(parts, gaps, source_words)
@@ -71,12 +71,12 @@ def _source_words(route: Route, sentence: str) -> tuple[str, ...]:
 
 def _candidate(
     parts: list[Candidate], gaps: list[str], source_words: list[tuple[str, ...]]
-) -> schemas.Candidate:
+) -> schemas.Alternative:
     """Join one candidate of each sentence; word numbers count through the whole text."""
     text = "".join(part.text + gap for part, gap in zip(parts, [*gaps, ""], strict=True))
     score = sum(part.score for part in parts)
     if not source_words:
-        return schemas.Candidate(text=text, score=score, words=None, alignment=None)
+        return schemas.Alternative(text=text, score=score, words=None, alignment=None)
     words: list[schemas.Word] = []
     links: list[tuple[int, int]] = []
     before = 0
@@ -89,4 +89,4 @@ def _candidate(
             for w, p in zip(labels, probabilities, strict=True)
         ]
         before += len(sources)
-    return schemas.Candidate(text=text, score=score, words=words, alignment=links)
+    return schemas.Alternative(text=text, score=score, words=words, alignment=links)

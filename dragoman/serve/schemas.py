@@ -86,7 +86,7 @@ class Word(BaseModel):
     )
 
 
-class Candidate(BaseModel):
+class Alternative(BaseModel):
     text: str
     score: float = Field(description="The log-probability, divided by the length penalty.")
     words: list[Word] | None = Field(None, description="Only with `alignments`.")
@@ -125,7 +125,7 @@ class Translated(BaseModel):
     note: str | None = Field(None, description="Why the text was not translated, if it was not.")
     warning: str | None = Field(None, description="An obvious fault of the translation.")
     terms: list[Use] | None = Field(default=None, description="Only with a glossary.")
-    candidates: list[Candidate]
+    candidates: list[Alternative]
 
 
 class TranslateResponse(BaseModel):

@@ -19,7 +19,7 @@ _EXPECTED_US = 1000  # of a turn, until it has ended
 _LONGEST_S = 0.02  # of a turn, if others wait and the work can pause
 
 
-class _Turn:
+class _TextTurn:
     """A thread's turn to work, which comes or is given up."""
 
     work = _EXPECTED_US
@@ -35,11 +35,11 @@ class Turns:
     """Gives one thread at a time a turn; the client whose work took least time is next."""
 
     def __init__(self) -> None:
-        self._waiting: FairQueue[_Turn] = FairQueue()
+        self._waiting: FairQueue[_TextTurn] = FairQueue()
         self._changing = Lock()
         self._is_taken = False
 
-    def take(self, turn: _Turn) -> None:
+    def take(self, turn: _TextTurn) -> None:
         """Wait for a turn; raise if it is given up meanwhile."""
         with self._changing:
             if not turn.given_up:
@@ -51,14 +51,14 @@ class Turns:
             raise CancelledError
         turn.began = time.thread_time()
 
-    def end(self, turn: _Turn) -> None:
+    def end(self, turn: _TextTurn) -> None:
         """End a turn, in the thread that had it, and charge its client for the time."""
         taken_us = int(1e6 * (time.thread_time() - turn.began))
         with self._changing:
             self._waiting.correct(turn.client, taken_us - turn.work)
             self._next()
 
-    def give_up(self, turn: _Turn) -> None:
+    def give_up(self, turn: _TextTurn) -> None:
         with self._changing:
             if not turn.over.is_set():
                 turn.given_up = True
@@ -82,7 +82,7 @@ class Caller:
     def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns, client: str = ""):
         self._loop, self._turns, self._client = loop, turns, client
         self._pending: Future[Any] | None = None
-        self._turn: _Turn | None = None
+        self._turn: _TextTurn | None = None
         self._cancelled = False
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -123,7 +123,7 @@ class Caller:
 
     def _take_turn(self) -> None:
         # Set before the check: `cancel` may run in between.
-        self._turn = turn = _Turn(self._client)
+        self._turn = turn = _TextTurn(self._client)
         try:
             if self._cancelled:
                 raise CancelledError

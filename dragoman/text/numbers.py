@@ -1,9 +1,10 @@
-"""Checks of the numbers in a translation: lost, invented or changed digits, units and meanings.
+"""Numbers: how languages write them, and what a translation has lost, invented or changed.
 
 A quantity is a number with its sign and its unit. Its twin in a translation has the same digits.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -28,6 +29,13 @@ _SAME_SIGNS = re.compile(r"\d+([./-])\d+(?:\1\d+)+")
 _SIGN = re.compile(r"(?:^|[\s(\[])[-−–]$")
 _SPAN = re.compile(r"\d\s[-−–]$")
 _MINUS = re.compile(rf"(?:[-−–][{_SPACES}]?|\b(?:minus|moins|menos)\s)$", re.IGNORECASE)
+
+# Times with am or pm. A point after p.m. is kept if it may end the sentence.
+_HALF_DAY = re.compile(
+    r"(?<![\d:.,])(1[0-2]|0?[1-9])(?::([0-5]\d))?\s?"
+    r"(?:([AaPp])[Mm]\b|([AaPp])\.\s?[Mm]\.(?=\s+[^\sA-Z])|([AaPp])\.\s?[Mm](?=\.))"
+)
+_WHOLE_DAYS = frozenset(["de", "es", "fr", "it", "nl", "pt"])  # languages that count to 24
 
 
 class Writing(NamedTuple):
@@ -387,3 +395,52 @@ def _roman(number: int) -> str:
         letters += numeral * (number // value)
         number %= value
     return letters
+
+
+class Edit(NamedTuple):
+    """A replacement of the characters from `start` to `end` by `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def edited(text: str, edits: list[Edit]) -> str:
+    """
+    >>> edited("3,456 people", [Edit(0, 5, "3.456")])
+    '3.456 people'
+    """
+    pieces = []
+    at = 0
+    for edit in sorted(edits):
+        pieces += [text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join(pieces) + text[at:]
+
+
+class WholeDay(NamedTuple):
+    """A text with 24-hour times, and the indices of the original words that it dropped."""
+
+    text: str
+    left_out: tuple[int, ...] = ()
+
+
+def in_24_hours(text: str, source: str, target: str) -> WholeDay:
+    """Convert English times to 24 hours, since models tend to lose am and pm.
+
+    >>> in_24_hours("We met at 3:45 pm. It ended at 7 p.m.", "en", "de")
+    WholeDay(text='We met at 15:45. It ended at 19:00.', left_out=(4, 9))
+    """
+    if source != "en" or target not in _WHOLE_DAYS:
+        return WholeDay(text)
+    edits = []
+    left_out: list[int] = []
+    words = [word.start() for word in re.finditer(r"\S+", text)]
+    for found in _HALF_DAY.finditer(text):
+        hour, minutes, *halves = found.groups()
+        afternoon = "".join(filter(None, halves)).lower() == "p"
+        whole = int(hour) % 12 + 12 * afternoon
+        edits.append(Edit(*found.span(), f"{whole}:{minutes or '00'}"))
+        first = bisect_left(words, found.start())
+        left_out += range(first + 1, first + len(found[0].split()))
+    return WholeDay(edited(text, edits), tuple(left_out))

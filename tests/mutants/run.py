@@ -250,8 +250,8 @@ MUTANTS = [
     ),
     Mutant(
         "a second translation counts with as many faults", PIPELINE,
-        "(count := self._faults(part, own[0], request)) < faults[row]",
-        "(count := self._faults(part, own[0], request)) <= faults[row]", (MASKED,),
+        "if min(counts) < faults[row]:",
+        "if min(counts) <= faults[row]:", (MASKED,),
     ),
     Mutant(
         "a second translation keeps the pieces of its masks", PIPELINE,

@@ -18,7 +18,7 @@ from dragoman.documents.markdown import segment_of
 from dragoman.documents.prose import subtitle_spans
 from dragoman.documents.protect import protect
 from dragoman.documents.segment import serialize, texts
-from dragoman.text import edits, numbers
+from dragoman.text import numbers
 from dragoman.text.verbatim import verbatim_spans
 
 SIZE = 2**16
@@ -107,7 +107,7 @@ ATTACKS: dict[str, Callable[[], object]] = {
                "</xliff>").encode(), ReadOptions(to="de")).write([("b",)]),
     "sentence ends": lambda: placing._ends_sentence(pumped(".", "", "a")),
     "groups": lambda: numbers.rewritten(pumped(",111", "1"), "en", "de"),
-    "times": lambda: edits.in_24_hours(pumped("3pm "), "en", "de"),
+    "times": lambda: numbers.in_24_hours(pumped("3pm "), "en", "de"),
 }  # fmt: skip
 
 

@@ -6,10 +6,10 @@ from dragoman.decode.repairs.searching import SearchingProposer
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part, Splitter
 from dragoman.decode.translation import Candidate
-from dragoman.text.edits import Edit, edited
 from dragoman.text.glossary import lacking
 from dragoman.text.masks import lost
 from dragoman.text.names import COUNTED, Garbled, Name, find_garbled, is_known, lacking_names
+from dragoman.text.numbers import Edit, edited
 from dragoman.text.verbatim import verbatim_spans
 
 # Natural logarithms of probabilities.

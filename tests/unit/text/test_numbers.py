@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from dragoman.text.edits import in_24_hours
-from dragoman.text.numbers import misread, number_errors
+from dragoman.text.numbers import in_24_hours, misread, number_errors
 
 
 @pytest.mark.parametrize(
