@@ -47,7 +47,7 @@ MADE = {
     "documents/rst_tables.py _rows": r"r'(?<![=-])[=-]'",
     "documents/tables.py _cell": "_cell(',').pattern",
     "documents/tagged.py read": r"r'(<(?:x|keep)(?:\s[^<>]*)?>[^<>]*</(?:x|keep)>)'",
-    "text/abbreviations.py _row": "[_row('no.')[1], _row('approx.')[1]]",
+    "text/masks.py _forms_of": "[_forms_of('no.')[1], _forms_of('approx.')[1]]",
     "text/masks.py _is_in": r"r'(?<!\w)N\s?r\s?\.\s?1\s?2(?!\w)'",
     "text/masks.py pattern": r"[r'(?i)(?<!\w)X47(?!\w)', '\ue000']",
     "text/tails.py _is_adjective": "[*_ADJECTIVE_ENDINGS.values()]",
