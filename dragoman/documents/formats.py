@@ -63,7 +63,7 @@ _DOCX = f"{_OFFICE}.wordprocessingml.document"
 FORMATS = (
     Format("text", (".txt",), _text(prose.text_spans)),
     Format("html", (".html", ".htm", ".xhtml"), web.read, "text/html"),
-    Format("markdown", (".md", ".markdown"), _text(markdown.find_spans), "text/markdown"),
+    Format("markdown", (".md", ".mdx", ".markdown"), _text(markdown.find_spans), "text/markdown"),
     Format("docx", (".docx",), archive.read_docx, _DOCX),
     Format("pptx", (".pptx",), archive.read_pptx, f"{_OFFICE}.presentationml.presentation"),
     Format("xlsx", (".xlsx",), archive.read_xlsx, f"{_OFFICE}.spreadsheetml.sheet"),

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from dragoman.documents import web
 from dragoman.documents.document import ReadOptions, Span
 from dragoman.documents.line_markup import unwrap
+from dragoman.documents.markdown_dialects import common_lines
 from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 from dragoman.errors import needs_package
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)\r?\n.*?\r?\n\1[ \t]*(?:\r?\n|\Z)", re.S)
-_LINE = re.compile(r".*?(?:\r\n|\n|\Z)", re.S)
 # Inline markup. Of code and comments it has only the beginning: their ends may be far away or
 # missing, and searching for each of them would take quadratic time.
 _INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
-    r"|(?P<ticks>(?<!`)`++)"
+    r"|(?P<ticks>(?:\{[\w:+.-]+\})?(?<!`)`++)"  # perhaps with a role of MyST
+    r"|(?P<attributes>[ \t]?\{[:#.][^{}\n]*\})|(?P<task>\A\[[ xX]\](?=\s))"
     r"|(?P<math>\$[^$\s][^$\n]*+\$|\$\$[^$]++\$\$)"
     r"|(?P<image>!\[(?:[^\]!]|!(?!\[))*+\](?:\([^()\s]*(?:\([^()]*\)[^()\s]*)*(?:\s+\"[^\"]*\")?\)|\[[^\]]*\]))"
     r"|(?P<auto><[A-Za-z][A-Za-z0-9+.-]*:[^<>\s]*>|<[^<>\s@]+@[^<>\s]+>)"
@@ -39,58 +40,64 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
     with needs_package("markdown_it", "documents"):
         from markdown_it import MarkdownIt
 
-    front = _FRONT_MATTER.match(text)
-    start = front.end() if front else 0
-    lines = [match.span() for match in _LINE.finditer(text, start) if match[0]]
     if "\r" in text.replace("\r\n", ""):  # the parser counts lines differently then
         return
+    front = _FRONT_MATTER.match(text)
+    at = front.end() if front else 0
+    lines = common_lines(text, at)
+    starts = [*(line.start for line in lines), len(text)]
     # Only blocks: the parser's own inline rules are not needed, and may take quadratic time.
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
-    tokens = parser.parse(text[start:])
-    at = start
-    for token in tokens:
+    for token in parser.parse("\n".join(line.content for line in lines)):
         # Closing tokens have no lines.
         if token.map is None:
             continue
         first, last = token.map
         if first >= len(lines):
             continue
-        at = max(at, lines[first][0])
-        end = lines[min(last, len(lines)) - 1][1]
+        at = max(at, starts[first])
+        end = starts[min(last, len(lines))]
         if token.type == "html_block":
-            start_of_block = lines[first][0]
-            for span in web.find_spans(text[start_of_block:end]):
-                yield span.moved(start_of_block)
+            block = text[starts[first] : end]
+            for span in web.find_spans(block):
+                yield span.moved(starts[first])
             at = end
         elif token.type == "inline" and token.content.strip():
-            content = _inline_span(text, at, end, token.content)
+            content = _inline_span(text, at, starts[first : last + 1], token.content)
             if content is not None:
                 yield content
                 at = content.end
 
 
-def _inline_span(text: str, start: int, end: int, content: str) -> Span | None:
-    """Return the span of a block's content; None if the file writes it differently, as with
-    escapes.
+def _inline_span(text: str, at: int, starts: list[int], content: str) -> Span | None:
+    """Return the span of a block's content; None if the file writes it differently. `starts`: of
+    its lines, and of the line after it.
 
     The content is found line by line, since marks of a list or a quotation may come between lines.
     """
-    begin = at = -1
-    for line in content.split("\n"):
+    begin = -1
+    for number, line in enumerate(content.split("\n")):
         line = line.strip()
-        offset = text.find(line, at if at >= 0 else start, end)
+        at = max(at, starts[min(number, len(starts) - 1)])
+        offset = text.find(line, at, starts[-1])
+        if offset < 0:  # the parser has removed the escapes of a table's cell
+            line = content = line.replace("|", "\\|")
+            offset = text.find(line, at, starts[-1])
         if offset < 0:
             return None
         begin = offset if begin < 0 else begin
         at = offset + len(line)
-    return Span(begin, at, segment_of(content), lambda s: _written(s, content))
+    is_quoted = text[begin - 1 : begin] == text[at : at + 1] == '"'
+    return Span(begin, at, segment_of(content), lambda s: _written(s, content, is_quoted))
 
 
-def _written(segment: Segment, before: str) -> str:
+def _written(segment: Segment, before: str, is_quoted: bool) -> str:
     """Write a segment; escape a text that begins like a block, as "5. Mai" does, unless its source
-    began the same way.
+    began the same way. A title in quotation marks cannot contain them.
     """
     text = serialize(segment)
+    if is_quoted:
+        return text.replace('"', "'")
     block = _BLOCK.match(text)
     if block is None or before.startswith(block[0]):
         return text
@@ -126,7 +133,8 @@ def segment_of(content: str) -> Segment:
             case "end":
                 items.append(Code(raw, Kind.BREAK))
             case _:
-                items.append(Code(raw, Kind.MARK if mark.lastgroup == "note" else Kind.WORD))
+                is_word = mark.lastgroup not in ("note", "attributes", "task")
+                items.append(Code(raw, Kind.WORD if is_word else Kind.MARK))
     return normalize([*items, unwrap(content[start:])])
 
 
@@ -143,12 +151,13 @@ def _inline_marks(content: str) -> Iterator[tuple[re.Match[str], int]]:
     while mark := _INLINE.search(content, at):
         at = end = mark.end()
         if mark.lastgroup == "ticks":
-            offsets = ticks_left.get(mark[0], [])
+            run = mark[0][mark[0].index("`") :]
+            offsets = ticks_left.get(run, [])
             while offsets and offsets[-1] < at:
                 offsets.pop()
             if not offsets:
                 continue
-            end = offsets[-1] + len(mark[0])
+            end = offsets[-1] + len(run)
         elif mark.lastgroup == "comment":
             if last_comment < at:
                 continue
