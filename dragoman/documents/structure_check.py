@@ -32,6 +32,8 @@ _SILENT = word_set("w:rPr a:rPr rPr x:rPr target xlf:target translation")
 # Attributes that identify an element: they are not translated.
 _NAMING = word_set("id xml:id w:id r:id r:embed href xlink:href src name w:name")
 _PAGES = word_set("html epub")
+# A mail is wrapped again, and sentences of subtitles may end in other cues.
+_REGROUPED = word_set("eml srt vtt")
 
 
 def checked_document(
@@ -44,7 +46,7 @@ def checked_document(
         if after != raw and format_ != "text":  # plain text has no structure
             for place, before, now in _texts(raw, after):
                 _compare(place, before, now, _shapes(format_))
-            if format_ != "eml":  # a mail is wrapped again, so its paragraphs may differ
+            if format_ not in _REGROUPED:
                 _compare_segments(raw, after, translated, read, options)
         return after
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
-from dragoman.documents import adoc, markdown, rst
+from dragoman.documents import adoc, markdown, rst, subtitles
 from dragoman.documents.document import Span, decode_text
 from dragoman.documents.segment import Segment, codes
 
@@ -131,7 +131,10 @@ def of_mail(raw: bytes) -> Shape:
 
 
 def of_subtitles(raw: bytes) -> Shape:
-    return Counter(line for line in decode_text(raw, "latin-1")[0].splitlines() if "-->" in line)
+    text = decode_text(raw, "latin-1")[0]
+    shape: Shape = Counter(line for line in text.splitlines() if "-->" in line)
+    shape["a cue with text"] = subtitles.cues_with_text(text)
+    return shape
 
 
 SHAPES: dict[str, Callable[[bytes], Shape]] = {
