@@ -88,6 +88,9 @@ def translate_segments(
             inner = one.restore(results)
             if inner is not None and same_structure(part, whole := (*before, *inner, *after)):
                 translated[i] = whole
+                if one.doubtful:
+                    why = f"{' '.join(one.doubtful)} may enclose other words"
+                    warnings.setdefault(segments[number], QualityWarning(why))
     done: list[Segment | None] = []
     # Put the parts of each segment together again.
     rest = iter(translated)
