@@ -88,6 +88,7 @@ class TranslateOptions:
     format_: str = option("", "Format of the input, such as html; default: by the file's name.")
     glossary: str = option("", "File of terms: source TAB target, or target|target.")
     all_: bool = option(False, "Also translate what has a translation already (po, xliff).")
+    bilingual: bool = option(False, "Write each text of a document before its translation.")
     column: list[str] | None = _COLUMN
     encoding: str = option("", "Encoding of a text file that is not UTF-8 and declares none.")
     report: str = option(

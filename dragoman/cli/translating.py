@@ -126,7 +126,13 @@ def _documents(options: TranslateOptions, files: list[str]) -> "Documents":
         raise ConfigError("--output is one file: leave it out, and each file gets a name.")
     if options.report and len(files) != 1:
         raise ConfigError("--report works with exactly one document.")
-    reading = ReadOptions(options.all_, tuple(options.column or ()), options.to, options.encoding)
+    reading = ReadOptions(
+        options.all_,
+        tuple(options.column or ()),
+        options.to,
+        options.encoding,
+        bilingual=options.bilingual,
+    )
     return Documents(
         files,
         options.format_,

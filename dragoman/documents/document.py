@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dragoman.documents.segment import (
+    BOTH,
     Code,
     Kind,
     Segment,
@@ -37,7 +38,8 @@ class Span(NamedTuple):
     """A range of a text, the segment in it, and how to write that segment.
 
     `inner` holds spans inside the segment's codes, such as the title of a link. Their offsets count
-    from the beginning of their code.
+    from the beginning of their code. `line_break` separates a text from its translation in a file
+    with both; without one, a slash does.
     """
 
     start: int
@@ -45,6 +47,7 @@ class Span(NamedTuple):
     segment: Segment
     write: Callable[[Segment], str] = serialize
     inner: tuple[tuple[str, "Span"], ...] = ()
+    line_break: str = ""
 
     def moved(self, distance: int) -> "Span":
         return self._replace(start=self.start + distance, end=self.end + distance)
@@ -57,7 +60,8 @@ class ReadOptions:
     `everything`: translate messages that have a translation already (PO, XLIFF). `columns`: columns
     of a table, by name or number; empty for all. `to`: code of the target language, for formats
     that state it. `encoding`: of a text file that is neither UTF-8 nor declares its encoding.
-    `ignored`: names of tags whose content is kept, in tagged text.
+    `ignored`: names of tags whose content is kept, in tagged text. `bilingual`: write each text
+    before its translation.
     """
 
     everything: bool = False
@@ -65,6 +69,7 @@ class ReadOptions:
     to: str = ""
     encoding: str = ""
     ignored: tuple[str, ...] = ()
+    bilingual: bool = False
 
 
 class QualityWarning(NamedTuple):
@@ -133,6 +138,9 @@ def _written(text: str, span: Span, segments: Iterator[Segment]) -> str:
         # offset loses nothing.
         edits.setdefault(raw, {})[inner.start] = (inner.start, inner.end, new)
     changed = {raw: _edited(raw, sorted(of_raw.values())) for raw, of_raw in edits.items()}
+    if BOTH in segment:
+        both = BOTH._replace(raw=span.line_break) if span.line_break else " / "
+        segment = tuple(both if item == BOTH else item for item in segment)
     after = tuple(
         item._replace(raw=changed.get(item.raw, item.raw)) if isinstance(item, Code) else item
         for item in segment
@@ -239,6 +247,7 @@ def block_spans(
     edge_kinds: Container[Kind],
     collapse: Callable[[str], str],
     write: Callable[[Segment], str],
+    line_break: str = "",
 ) -> Iterator[Span]:
     """Yield the span of a block of items, which are given with their ranges in the text.
 
@@ -269,7 +278,7 @@ def block_spans(
         item_start, item_end, item = items[bisect_right(starts, span.start) - 1]
         if isinstance(item, Code) and span.start < item_end:
             in_codes.append((item.raw, span.moved(-item_start)))
-    yield Span(start, end, segment, keep_edges(text[start:end], write), tuple(in_codes))
+    yield Span(start, end, segment, keep_edges(text[start:end], write), tuple(in_codes), line_break)
 
 
 def keep_edges(original: str, write: Callable[[Segment], str]) -> Callable[[Segment], str]:

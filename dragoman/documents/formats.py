@@ -35,7 +35,7 @@ from dragoman.documents.document import (
     ReadOptions,
     text_document,
 )
-from dragoman.documents.segment import Segment
+from dragoman.documents.segment import Segment, with_source
 from dragoman.documents.structure_check import checked_document
 from dragoman.errors import DragomanError, MissingPackageError
 
@@ -171,9 +171,18 @@ def read(name: str, raw: bytes, format_: Format, options: ReadOptions = ReadOpti
         before, written_as = document.write(document.segments), BY_ENDING[format_.becomes]
     whole = checked_document(document, before, written_as.name, written_as.read, options)
 
+    def _bilingual(translated: Sequence[Segment]) -> bytes:
+        # The file is compared with one that has each translated text twice.
+        pairs = [*zip(document.segments, translated, strict=True)]
+        twice = [s if s == t else (*s, *with_source((), s)) for s, t in pairs]
+        doubled = document.write(twice)
+        checked = checked_document(document, doubled, written_as.name, written_as.read, options)
+        return checked.write([with_source(s, t) for s, t in pairs])
+
     def write(translated: Sequence[Segment]) -> bytes:
         try:
-            return whole.write(translated)
+            after = whole.write(translated)
+            return _bilingual(translated) if options.bilingual else after
         except DocumentError as error:
             raise named(error) from None
 

@@ -6,6 +6,7 @@ several lines becomes one line.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from dragoman.documents import web
 from dragoman.documents.document import ReadOptions, Span
@@ -88,7 +89,9 @@ def _inline_span(text: str, at: int, starts: list[int], content: str) -> Span | 
         begin = offset if begin < 0 else begin
         at = offset + len(line)
     is_quoted = text[begin - 1 : begin] == text[at : at + 1] == '"'
-    return Span(begin, at, segment_of(content), lambda s: _written(s, content, is_quoted))
+    segment = segment_of(content)
+    write = partial(_written, before=content, is_quoted=is_quoted)
+    return Span(begin, at, segment, write, line_break="<br/>")
 
 
 def _written(segment: Segment, before: str, is_quoted: bool) -> str:

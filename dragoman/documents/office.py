@@ -55,17 +55,20 @@ _FIELD = re.compile(r'w:fldCharType="(begin|separate|end)"')
 
 
 class _Names(NamedTuple):
-    """A format's names for a paragraph, its properties, a run, its formatting and its text."""
+    """A format's names for a paragraph, its properties, a run, its formatting and its text, and its
+    line break.
+    """
 
     paragraph: str
     properties: str
     run: str
     formatting: str
     text: str
+    line_break: str = ""
 
 
-_WORD = _Names("w:p", "w:pPr", "w:r", "w:rPr", "w:t")
-_POWERPOINT = _Names("a:p", "a:pPr", "a:r", "a:rPr", "a:t")
+_WORD = _Names("w:p", "w:pPr", "w:r", "w:rPr", "w:t", "<w:r><w:br/></w:r>")
+_POWERPOINT = _Names("a:p", "a:pPr", "a:r", "a:rPr", "a:t", "<a:br/>")
 # Copies of text cells inside a chart.
 _CACHES = word_set("strCache multiLvlStrCache strLit dlblRangeCache")
 
@@ -175,7 +178,8 @@ def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
         for span in piece.inner
         if isinstance(piece.item, Code)
     )
-    yield Span(pieces[0].start, pieces[-1].end, normalize(items), _writer(main), inner)
+    start, end = pieces[0].start, pieces[-1].end
+    yield Span(start, end, normalize(items), _writer(main), inner, names.line_break)
 
 
 def _in_one_language(pieces: list[_Piece]) -> list[_Piece]:
@@ -402,7 +406,8 @@ def _odf_paragraph(text: str, paragraph: Element) -> Iterator[Span]:
     for element in _outermost(paragraph):
         raw = text[element.start : element.end]
         inner += [(raw, span.moved(-element.start)) for span in _odf_in(text, element)]
-    yield Span(paragraph.inner, paragraph.outer, segment, xml_writer(), tuple(inner))
+    place = paragraph.inner, paragraph.outer
+    yield Span(*place, segment, xml_writer(), tuple(inner), "<text:line-break/>")
 
 
 def _outermost(parent: Element) -> Iterator[Element]:

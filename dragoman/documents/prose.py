@@ -60,19 +60,22 @@ def _width(lines: list[re.Match[str]], first: int) -> int:
 
 
 def _paragraph(core: str, begin: int, indent: str, lines: int) -> Span:
-    if lines == 1:
-        return Span(begin, begin + len(core), (core,))
     newline = "\r" if "\r" in core and "\n" not in core else newline_of(core)
+    if lines == 1:
+        return Span(begin, begin + len(core), (core,), line_break=newline + indent)
     # The second line has the indent of all later lines.
     later = re.split(r"\r\n|\r|\n", core)[1]
     hanging = later[: _indent(later)]
     width = max(len(line.rstrip()) for line in (indent + core).splitlines())
 
     def write(segment: Segment) -> str:
-        wrapped = textwrap.wrap(
-            serialize(segment), width, initial_indent=indent, subsequent_indent=hanging,
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+        wrapped: list[str] = []
+        for text in serialize(segment).split("\n"):  # source and translation, or one of them
+            wrapped += textwrap.wrap(
+                text, width, initial_indent=indent, subsequent_indent=hanging,
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
         return newline.join(wrapped).removeprefix(indent)
 
-    return Span(begin, begin + len(core), (re.sub(r"\s+", " ", core),), write)
+    joined = re.sub(r"\s+", " ", core)
+    return Span(begin, begin + len(core), (joined,), write, line_break="\n")

@@ -22,6 +22,7 @@ _MOST_LINES = 2
 _READ_A_SECOND = 21.0  # characters
 _LONGEST_GAP = 2.0  # seconds between two cues of a sentence
 _MOST_CUES = 6  # of a sentence
+_BOTH = "\x1e"  # between source and translation
 _NEAR = 8.0  # columns that a cut may be moved to come after punctuation
 
 _NEWLINE = r"(?:\r\n|\r|\n)"
@@ -135,12 +136,16 @@ def _span(text: str, group: Sequence[_Cue]) -> Span:
     newline = newline_of(text)
 
     def write(segment: Segment) -> str:
-        speeches = _dealt(serialize(segment), group)
-        lines = [_in_lines(s, cue, newline) for s, cue in zip(speeches, group, strict=True)]
-        return "".join(a + b for a, b in zip(lines, [*between, ""], strict=True))
+        languages = [_dealt(one, group) for one in serialize(segment).split(_BOTH)]
+        cues = [
+            newline.join(_in_lines(speech, cue, newline) for speech in speeches)
+            for cue, *speeches in zip(group, *languages, strict=True)
+        ]
+        return "".join(a + b for a, b in zip(cues, [*between, ""], strict=True))
 
     joined = " ".join(_JOINED.sub(" ", cue.text) for cue in group)
-    return Span(group[0].start, group[-1].end, normalize(_items(joined)), write)
+    place = group[0].start, group[-1].end
+    return Span(*place, normalize(_items(joined)), write, line_break=_BOTH)
 
 
 def _items(speech: str) -> Iterator[str | Code]:
@@ -293,9 +298,9 @@ def _dialogue(start: int, speech: str) -> Span:
             count += 1
         else:
             items.append(Code(part, Kind.BREAK) if part.startswith("\\") else part)
-    return Span(
-        start,
-        start + len(speech),
-        normalize(items),
-        lambda segment: r"\N".join(_parts(_units(serialize(segment).strip()), [1.0] * count)),
-    )
+
+    def write(segment: Segment) -> str:
+        languages = [_units(one.strip()) for one in serialize(segment).split(_BOTH)]
+        return r"\N".join(line for units in languages for line in _parts(units, [1.0] * count))
+
+    return Span(start, start + len(speech), normalize(items), write, line_break=_BOTH)

@@ -31,6 +31,7 @@ KEPT = word_set("code kbd samp var math svg")
 # Elements whose content is never translated.
 SILENT = word_set("script style pre textarea noscript template object iframe canvas")
 BREAKS = word_set("br")
+PLAIN = word_set("title option")  # these contain no elements
 ATTRIBUTES = word_set("alt title placeholder aria-label summary label")
 _CONTENT = ("description", "keywords", "og:title", "og:description", "twitter:title")
 _ROOT = re.compile(r"<html\s[^<>]*>", re.IGNORECASE)
@@ -83,6 +84,7 @@ class _PageReader(HTMLParser):
         self._silent = ""
         self._silent_start = 0
         self._kept = False
+        self._is_plain = False
         self._endless: dict[str, int] = {}  # first offset of each kind without an end
         self._endless_tags = 0
 
@@ -167,6 +169,7 @@ class _PageReader(HTMLParser):
             self._add(start, start + len(raw), Code(raw, kind, tag))
         else:
             self.end_block()
+            self._is_plain = kind is Kind.OPEN and tag in PLAIN
 
     def handle_data(self, data: str) -> None:
         if not self._silent:
@@ -219,7 +222,10 @@ class _PageReader(HTMLParser):
         block, self._block = self._block, []
         inner, self._inner = self._inner, []
         edges = (Kind.MARK, Kind.BREAK)
-        self.spans += block_spans(self.text, block, inner, edges, _collapse, xml_writer())
+        line_break = "" if self._is_plain else "<br/>"
+        self.spans += block_spans(
+            self.text, block, inner, edges, _collapse, xml_writer(), line_break
+        )
 
     def _attributes(self, tag: str, named: dict[str, str | None], raw: str, start: int) -> None:
         """Find the attributes that are shown to readers."""
