@@ -243,6 +243,7 @@ def of_workbook(raw: bytes) -> Structure:
 
 READERS: dict[str, Callable[[bytes], Structure]] = {
     ".rst": of_rst, ".tex": _pandoc("latex"), ".rtf": _pandoc("rtf"), ".md": _pandoc("gfm"),
+    ".mdx": _pandoc("gfm"),
     ".adoc": _blocks_by("asciidoctor", "-q", "-S", "secure", "-e", "-o", "-", "-"),
     ".html": of_page, ".htm": of_page, ".xhtml": of_page, ".epub": of_book,
     ".docx": of_word, ".pptx": of_slides, ".xlsx": of_workbook,

@@ -11,7 +11,7 @@ from functools import partial
 from dragoman.documents import web
 from dragoman.documents.document import ReadOptions, Span
 from dragoman.documents.line_markup import unwrap
-from dragoman.documents.markdown_dialects import common_lines
+from dragoman.documents.markdown_dialects import common_text
 from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 from dragoman.errors import needs_package
 
@@ -45,10 +45,15 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
         return
     front = _FRONT_MATTER.match(text)
     at = front.end() if front else 0
-    lines = common_lines(text, at)
+    lines, tags = common_text(text, at)
+    for begin, end in tags:
+        for span in web.attribute_spans(text[begin:end]):
+            yield span.moved(begin)
     starts = [*(line.start for line in lines), len(text)]
     # Only blocks: the parser's own inline rules are not needed, and may take quadratic time.
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
+    if tags:  # in MDX, indented text is no code
+        parser.disable("code")
     for token in parser.parse("\n".join(line.content for line in lines)):
         # Closing tokens have no lines.
         if token.map is None:

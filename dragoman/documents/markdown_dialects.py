@@ -5,12 +5,12 @@ stand-in: an admonition, a tab, a definition or a footnote becomes a list item, 
 indented like one; a title becomes a heading; what has no text becomes an empty line. Stand-ins are
 never written.
 
-    >>> [line.content for line in common_lines('!!! note "Read *this*"\n    Now.')]
+    >>> [line.content for line in common_text('!!! note "Read *this*"\n    Now.').lines]
     ['-   # Read *this*', '    Now.']
 
 Known are GitHub's alerts and Obsidian's callouts; admonitions, details and tabs of MkDocs;
 containers of colons (Docusaurus, VitePress, Pandoc); MyST's directives;
-definition lists, footnotes, abbreviations, attributes, shortcodes; MDX's imports.
+definition lists, footnotes, abbreviations, attributes, shortcodes; MDX's imports and components.
 """
 
 import re
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from dragoman.documents.segment import word_set
 
-_LINE = re.compile(r"[^\n]*+(?:\n|(?<=[^\n])\Z)")
+_LINE = re.compile(r"[^\n]*+\n|[^\n]++")
 # Quotation marks, list markers and the indent before a mark.
 _BEFORE = re.compile(r"(?:[ \t>]|[-+*][ \t]|\d{1,9}[.)][ \t])*+")
 # An admonition, details or a tab. The text is indented; without, it is none.
@@ -55,6 +55,11 @@ _LITERAL = word_set(
     "math mermaid parsed-literal plantuml plot raw sourcecode testcode toctree"
 )
 _OPTION = re.compile(r"[ \t]*+:[\w-]++:(?:[ \t].*)?")
+# A tag of a component; braces hold JavaScript.
+_COMPONENT = re.compile(
+    r"</?(?:[A-Z][\w.]*+(?:\"[^\"]*+\"|'[^']*+'|[^<>\"'{}]"
+    r"|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\})*+)?>(?=[ \t]*+(?:\r?\n|\Z))"
+)
 _CODE = "`" * 20  # a fence that no line inside closes
 
 
@@ -63,6 +68,13 @@ class CommonLine(NamedTuple):
 
     content: str
     start: int
+
+
+class CommonText(NamedTuple):
+    """The lines of a text, and the ranges of the components' tags among them."""
+
+    lines: list[CommonLine]
+    tags: list[tuple[int, int]]
 
 
 class _Fence(NamedTuple):
@@ -75,18 +87,26 @@ class _Fence(NamedTuple):
         return before + _CODE if self.marks[0] == ":" else line
 
 
-def common_lines(text: str, at: int = 0) -> list[CommonLine]:
+def common_text(text: str, at: int = 0) -> CommonText:
     """Return each line of a text from an offset on, or its stand-in."""
     reader = _Lines()
     found = [(match.start(), match[0].rstrip("\r\n")) for match in _LINE.finditer(text, at)]
     after = [line for _, line in found[1:]] + ["", ""]
     lines = []
+    tags = []
     for number, (start, line) in enumerate(found):
+        begin = start + len(line) - len(line.lstrip())
+        if start >= at and not reader.is_in_code and (tag := _COMPONENT.match(text, begin)):
+            at = tag.end()
+            tags.append((begin, at))
+        if start < at:
+            lines.append(CommonLine("", start))
+            continue
         # An empty line may separate a title from its text.
         following = after[number] if after[number].strip() else after[number + 1]
         content, skipped = reader.stand_in(line, following)
         lines.append(CommonLine(content, start + skipped))
-    return lines
+    return CommonText(lines, tags)
 
 
 class _Lines:
@@ -96,6 +116,10 @@ class _Lines:
         self._fences: list[_Fence] = []
         self._brackets = 0  # open ones of an import
         self._options = False  # options of a directive may follow
+
+    @property
+    def is_in_code(self) -> bool:
+        return bool(self._fences) and self._fences[-1].is_literal
 
     def stand_in(self, line: str, following: str) -> tuple[str, int]:
         """Return the line for the parser, and the length of what comes before its text."""
@@ -130,7 +154,7 @@ class _Lines:
         if fence and inside and fence["marks"].startswith(inside.marks) and not info:
             self._fences.pop()
             return inside.stand_in(line, before), 0
-        if inside and inside.is_literal:
+        if self.is_in_code:
             return line, 0
         if not fence:
             return None

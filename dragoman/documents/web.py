@@ -7,7 +7,7 @@ and the like, nor where `translate="no"` or class `notranslate` forbid it.
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from html.parser import HTMLParser
 
 from dragoman.documents.document import (
@@ -234,16 +234,18 @@ class _PageReader(HTMLParser):
             names.add("content")
         if tag == "input" and named.get("type") in ("submit", "button", "reset"):
             names.add("value")
-        values = {match[1].lower(): match for match in _ATTRIBUTE.finditer(raw)}
-        for name, match in values.items():
-            if name not in names:
-                continue
-            group = 3 if match[2] is None else 2
-            segment = (html.unescape(match[group]),)
-            value = match.span(group)
-            span = Span(start + value[0], start + value[1], segment, write_attribute)
-            if has_words(segment):
-                (self._inner if tag in INLINE else self.spans).append(span)
+        found = self._inner if tag in INLINE else self.spans
+        found += (span.moved(start) for span in attribute_spans(raw, names))
+
+
+def attribute_spans(tag: str, names: Container[str] = ATTRIBUTES) -> Iterator[Span]:
+    """Find the values of a tag's attributes with these names."""
+    values = {match[1].lower(): match for match in _ATTRIBUTE.finditer(tag)}
+    for name, match in values.items():
+        group = 3 if match[2] is None else 2
+        segment = (html.unescape(match[group]),)
+        if name in names and has_words(segment):
+            yield Span(*match.span(group), segment, write_attribute)
 
 
 def _collapse(text: str) -> str:

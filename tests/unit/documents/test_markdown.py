@@ -72,11 +72,15 @@ Do it.
 
 {/* kept */}
 
-<TabItem value="kept">
+<Tabs
+  items={[{ label: "kept", on: (kept) => <b>kept</b> }]}
+>
+  <TabItem value="kept" title="A tab">
+    In a [tab](kept).
 
-In a tab.
-
-</TabItem>
+        More of it.
+  </TabItem>
+</Tabs>
 """,
     "Pandoc": """::: {.kept #kept}
 A box.
@@ -113,7 +117,8 @@ FOUND = {
     "GitHub": "An alert on two lines. / Obsidian has titles / Text.",
     "MkDocs": "Before / note / The oven is hot. / Hidden. / Linux / Install it. / Mac / Brew it.",
     "MyST": "Hot / The oven. / See . / Out.",
-    "Docusaurus": "Take care / Do it. / Read this / An item / Inside. / Head / In a tab.",
+    "Docusaurus": "Take care / Do it. / Read this / An item / Inside. / Head"
+    " / A tab / In a tab. / More of it.",
     "Pandoc": "A box. / Term / A definition goes on. / Another one",
     "notes": "Text and link. / The note. / Other / with a paragraph. / An abbreviation",
     "marks": "A task / Done / Text / a  b / c",
