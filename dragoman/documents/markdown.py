@@ -5,7 +5,7 @@ several lines becomes one line.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from dragoman.documents import web
@@ -33,6 +33,9 @@ _INLINE = re.compile(
     r"|(?P<end>(?:(?<! ) {2,}+|\\)\r?\n[ \t]*+)",
     re.S,
 )
+# A link to a heading of the same page, and what a heading's name does not have.
+_LINK_TO_HEADING = re.compile(r"(?:\]\(|\]:[ \t]*|href=[\"'])#([^()\s\"'<>]++)")
+_NOT_IN_NAME = re.compile(r"\]\([^()]*\)|<[^<>]*>|[^\w\- ]")
 # The beginning of a list item, a heading or a quotation.
 _BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=\s|$)|[-+*](?=\s|$)|#{1,6}(?=\s|$)|>")
 
@@ -54,6 +57,8 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
     if tags:  # in MDX, indented text is no code
         parser.disable("code")
+    linked = frozenset(_LINK_TO_HEADING.findall(text))
+    before = ""
     for token in parser.parse("\n".join(line.content for line in lines)):
         # Closing tokens have no lines.
         if token.map is None:
@@ -70,9 +75,28 @@ def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span
             at = end
         elif token.type == "inline" and token.content.strip():
             content = _inline_span(text, at, starts[first : last + 1], token.content)
+            name = heading_name(token.content)
+            if content and before == "heading_open" and name in linked:
+                content = content._replace(write=partial(_named, name=name, write=content.write))
             if content is not None:
                 yield content
                 at = content.end
+        before = token.type
+
+
+def heading_name(content: str) -> str:
+    """Return the name that pages give to a heading, by which links find it.
+
+    >>> heading_name("What's *new*?")
+    'whats-new'
+    """
+    return _NOT_IN_NAME.sub("", content.lower()).replace(" ", "-")
+
+
+def _named(segment: Segment, name: str, write: Callable[[Segment], str]) -> str:
+    """Write a heading that links point to; under its new name they would not find it."""
+    text = write(segment)
+    return text if heading_name(text) == name else f'<a id="{name}"></a>{text}'
 
 
 def _inline_span(text: str, at: int, starts: list[int], content: str) -> Span | None:

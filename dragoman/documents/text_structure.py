@@ -30,6 +30,8 @@ _ADOC_LINE = re.compile(
     r"|\|===[ \t\r]*+$|[\w-]++::\S*+\[)",
     re.M,
 )
+# The old name of a heading that has a new one.
+_ANCHOR = re.compile(r"<a id=\"[^\"<>]*+\"></a>")
 _RULE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}+")
 _TEX_COMMAND = re.compile(r"(?<!\\)(?:\\\\)*+(\\(?:begin|end)\s*+\{[^{}]*+\}|\\[A-Za-z@]++)")
 # Characters written as commands: a translation has different ones.
@@ -70,8 +72,9 @@ def of_markdown(raw: bytes) -> Shape:
 
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
     tokens = parser.parse(decode_text(raw, "latin-1")[0])
+    contents = (_ANCHOR.sub("", token.content) for token in tokens)
     # Codes inside blocks, and the blocks themselves.
-    shape = _of_codes(markdown.segment_of(token.content) for token in tokens if token.content)
+    shape = _of_codes(markdown.segment_of(content) for content in contents if content)
     return shape + Counter(token.type for token in tokens)
 
 

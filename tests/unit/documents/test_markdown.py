@@ -177,3 +177,13 @@ def test_marks_in_code_or_without_indented_text_are_text() -> None:
     text = "```\n!!! note\n    kept\n[1]: kept\n```\n\n!!! Danger ahead\n\n=== open\n"
     document = read("a", text.encode(), BY_ENDING[".md"], ReadOptions())
     assert [*map(plain_text, document.segments)] == ["!!! Danger ahead", "=== open"]
+
+
+def test_links_to_a_heading_find_it_under_its_old_name() -> None:
+    text = "[One](#first-part) [two][2]\n\n# First *part*\n\n# Unlinked\n\n# Ada\n\n[2]: #ada\n"
+    document = read("a", text.encode(), BY_ENDING[".md"], ReadOptions())
+    after = translated(text)
+    assert '# <a id="first-part"></a>FIRST' in after
+    assert after.count("<a id=") == 2
+    assert document.write(document.segments) == text.encode()
+    assert "<a id=" not in translated(text.replace("#first-part", "#other").replace("#ada", "#x"))
