@@ -37,7 +37,7 @@ _INLINE = re.compile(
 _LINK_TO_HEADING = re.compile(r"(?:\]\(|\]:[ \t]*|href=[\"'])#([^()\s\"'<>]++)")
 _NOT_IN_NAME = re.compile(r"\]\([^()]*\)|<[^<>]*>|[^\w\- ]")
 # The beginning of a list item, a heading or a quotation.
-_BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=\s|$)|[-+*](?=\s|$)|#{1,6}(?=\s|$)|>")
+_BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=[ \t]|$)|[-+*](?=[ \t]|$)|#{1,6}(?=[ \t]|$)|>")
 
 
 def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
@@ -105,7 +105,8 @@ def _inline_span(text: str, at: int, starts: list[int], content: str) -> Span | 
 
     The content is found line by line, since marks of a list or a quotation may come between lines.
     """
-    begin = -1
+    begin = at_end = -1
+    joint = "\n"
     for number, line in enumerate(content.split("\n")):
         line = line.strip()
         at = max(at, starts[min(number, len(starts) - 1)])
@@ -115,23 +116,27 @@ def _inline_span(text: str, at: int, starts: list[int], content: str) -> Span | 
             offset = text.find(line, at, starts[-1])
         if offset < 0:
             return None
+        if number == 1:  # the end of a line, and the marks before the next one
+            joint = text[at_end:offset].lstrip(" \t\\")
         begin = offset if begin < 0 else begin
-        at = offset + len(line)
+        at = at_end = offset + len(line)
     is_quoted = text[begin - 1 : begin] == text[at : at + 1] == '"'
     segment = segment_of(content)
-    write = partial(_written, before=content, is_quoted=is_quoted)
+    write = partial(_written, before=content, joint=joint, is_quoted=is_quoted)
     return Span(begin, at, segment, write, line_break="<br/>")
 
 
-def _written(segment: Segment, before: str, is_quoted: bool) -> str:
-    """Write a segment; escape a text that begins like a block, as "5. Mai" does, unless its source
-    began the same way. A title in quotation marks cannot contain them.
+def _written(segment: Segment, before: str, joint: str, is_quoted: bool) -> str:
+    """Write a segment, with the file's joint of lines inside its codes and breaks; escape a text
+    that begins like a block, as "5. Mai" does, unless its source began the same way. A title in
+    quotation marks cannot contain them.
     """
-    text = serialize(segment)
+    text = serialize(segment).replace("\n", joint)
     if is_quoted:
         return text.replace('"', "'")
     block = _BLOCK.match(text)
-    if block is None or before.startswith(block[0]):
+    own = _BLOCK.match(before)
+    if block is None or (own and own[0] == block[0]):
         return text
     return f"{block['number'] or ''}\\{text[len(block['number'] or '') :]}"
 

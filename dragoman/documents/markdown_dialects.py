@@ -60,7 +60,6 @@ _COMPONENT = re.compile(
     r"</?(?:[A-Z][\w.]*+(?:\"[^\"]*+\"|'[^']*+'|[^<>\"'{}]"
     r"|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\})*+)?>(?=[ \t]*+(?:\r?\n|\Z))"
 )
-_CODE = "`" * 20  # a fence that no line inside closes
 
 
 class CommonLine(NamedTuple):
@@ -78,13 +77,16 @@ class CommonText(NamedTuple):
 
 
 class _Fence(NamedTuple):
+    """Marks that enclose text, or code if they are literal."""
+
     marks: str
     is_literal: bool
+    indent: int
 
-    def stand_in(self, line: str, before: str) -> str:
-        if not self.is_literal:
-            return before
-        return before + _CODE if self.marks[0] == ":" else line
+    def stand_in(self, line: str) -> str:
+        # For the parser, marks that are indented this far continue a paragraph.
+        is_seen = self.marks[0] != ":" and self.indent < 4
+        return line if self.is_literal and is_seen else ""
 
 
 def common_text(text: str, at: int = 0) -> CommonText:
@@ -153,21 +155,23 @@ class _Lines:
         info = fence["info"].strip() if fence else ""
         if fence and inside and fence["marks"].startswith(inside.marks) and not info:
             self._fences.pop()
-            return inside.stand_in(line, before), 0
-        if self.is_in_code:
-            return line, 0
+            return inside.stand_in(line) or before, 0
+        if inside and inside.is_literal:
+            if not mark or inside.indent < 4 or len(before) >= inside.indent:
+                return inside.stand_in(line), 0
+            self._fences.pop()  # its end is missing
         if not fence:
             return None
         marks = fence["marks"]
         name = _NAME.fullmatch(fence["info"])
         directive = name["directive"] if name else ""
         is_literal = directive in _LITERAL if marks[0] == ":" else directive not in _PROSE
-        opened = _Fence(marks, is_literal)
+        opened = _Fence(marks, is_literal, len(before))
         if info or marks[0] != ":":  # else it ends nothing, and begins nothing
             self._fences.append(opened)
         self._options = bool(directive)
         has_title = name and name["title"] and (not directive or directive in _PROSE)
         if is_literal or not name or not has_title:
-            return opened.stand_in(line, before), 0
+            return opened.stand_in(line) or before, 0
         skipped = len(before) + len(marks) + name.start("title")
         return f"{before}# {name['title']}", skipped

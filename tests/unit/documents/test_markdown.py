@@ -167,6 +167,23 @@ def test_python_markdown_renders_the_same_blocks(dialect: str) -> None:
     assert tags(translated(FILES[dialect])) == tags(FILES[dialect])
 
 
+def test_code_that_is_indented_below_a_paragraph_is_kept() -> None:
+    text = (
+        "Example:\n    ```py\n    kept = 1\n\n      kept\n    ```\nText\n\n    ```\n    kept\nEnd\n"
+    )
+    document = read("a", text.encode(), BY_ENDING[".md"], ReadOptions())
+    assert [*map(plain_text, document.segments)] == ["Example:", "Text", "End"]
+
+
+def test_code_and_breaks_over_two_lines_stay_in_their_block() -> None:
+    text = "> - a `b\n>   c` d\\\n>   e\n\n!!! note\n    one  \n    two\n\n##\u00a0No heading\n"
+    document = read("a", text.replace("\n", "\r\n").encode(), BY_ENDING[".md"], ReadOptions())
+    after = document.write([("A ", *s[1:]) if len(s) > 1 else ("# B",) for s in document.segments])
+    assert after.decode() == (
+        "> - A `b\r\n>   c` d\\\r\n>   e\r\n\r\n!!! note\r\n    A   \r\n    two\r\n\r\n\\# B\r\n"
+    )
+
+
 def test_a_title_in_quotation_marks_gets_no_second_pair() -> None:
     document = read("a", b'!!! note "Read"\n    Text.\n', BY_ENDING[".md"], ReadOptions())
     after = document.write([('Lies "das"',), ("Text.",)])
