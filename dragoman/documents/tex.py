@@ -251,7 +251,9 @@ class _TexReader:
                 self._title(at, end, "[")
         else:
             kind = Kind.WORD if name.isalpha() else Kind.MARK
-            self._add(start, after, Code(self.text[start:after], kind))
+            # A blank after a name ends the name, unless it is written as a command, too.
+            is_spaced = after == at and self.text[at : at + 2] in ("\\ ", "\\\n")
+            self._add(start, after, Code(self.text[start:after] + "{}" * is_spaced, kind))
         return after
 
     def _add(self, start: int, end: int, item: str | Code) -> None:

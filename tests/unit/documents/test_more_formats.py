@@ -354,6 +354,7 @@ def tex(body: str) -> str:
         ("$x \\text{ for all } y_{\\text{is kept}}$", "$x \\text{ FOR ALL } y_{\\text{is kept}}$"),
         ("A\n\\[x \\text{if } \\text{kept}\\] b", "A \\[x \\text{IF } \\text{kept}\\] B"),
         ("\\begin{align}x \\mbox{or so}\\end{align}", "\\begin{align}x \\mbox{OR SO}\\end{align}"),
+        ("Use \\LaTeX\\ now or \\kept, one.", "USE \\LaTeX{} NOW OR \\kept, ONE."),
         ("\\item[One] two", "\\item[ONE] TWO"),
         ("\\section[One]{Two}", "\\section[ONE]{TWO}"),
         ("\\begin{theorem}[One] two\\end{theorem}", "\\begin{theorem}[ONE] TWO\\end{theorem}"),
