@@ -1,7 +1,7 @@
 """The table of document formats, and reading a file in one of them."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from dragoman.documents.document import (
     ReadOptions,
     text_document,
 )
-from dragoman.documents.segment import Segment, with_source
+from dragoman.documents.segment import Kind, Segment, with_source
 from dragoman.documents.structure_check import checked_document
 from dragoman.errors import DragomanError, MissingPackageError
 
@@ -154,6 +154,18 @@ def translated_name(name: str, to: str) -> str:
     if not stem or not _STATED.fullmatch(stated) or stated == to:
         stem = path.stem
     return str(path.with_name(f"{stem}.{to}{ending}"))
+
+
+def text_rows(path: str, format_: str) -> Iterator[list[str]]:
+    """Yield the texts of a file without its codes, except those that are read as words."""
+    document = read(path, Path(path).read_bytes(), format_named(format_))
+    for segment in document.segments:
+        words = (
+            item if isinstance(item, str) else item.raw if item.kind is Kind.WORD else " "
+            for item in segment
+            if isinstance(item, str) or item.kind in (Kind.WORD, Kind.BREAK)
+        )
+        yield ["".join(words)]
 
 
 def read(name: str, raw: bytes, format_: Format, options: ReadOptions = ReadOptions()) -> Document:
