@@ -176,7 +176,7 @@ def test_code_that_is_indented_below_a_paragraph_is_kept() -> None:
 
 
 def test_code_and_breaks_over_two_lines_stay_in_their_block() -> None:
-    text = "> - a `b\n>   c` d\\\n>   e\n\n!!! note\n    one  \n    two\n\n##\u00a0No heading\n"
+    text = "> - a `b\n>   c` d\\\n>   e\n\n!!! note\n    one  \n    two\n\nNo heading\n"
     document = read("a", text.replace("\n", "\r\n").encode(), BY_ENDING[".md"], ReadOptions())
     after = document.write([("A ", *s[1:]) if len(s) > 1 else ("# B",) for s in document.segments])
     assert after.decode() == (
