@@ -41,7 +41,7 @@ def main() -> None:
             (arguments.folder / side / name).read_text().splitlines() for side in ("de", "fr")
         )
         started = time.perf_counter()
-        translated = [str(t) for t in translator.translate(german, source_language="de", to="fr")]
+        translated = [str(t) for t in translator.translate(german, source="de", to="fr")]
         begun = time.perf_counter()
         beads = {(tuple(b.sources), tuple(b.targets)) for b in align(translated, french)}
         times = begun - started, time.perf_counter() - begun

@@ -32,6 +32,7 @@ _VARIANCE = 6.8  # of a target's length, per character of its source
 _FURTHEST = 12.0  # most that lengths can say against a bead, in nats
 # Chosen on documents 1 to 3 of Text+Berg
 _SIMILARITY = 20.0  # nats for the same n-grams
+_UNRELATED = 0.15  # similarity that says nothing
 
 
 class Bead(NamedTuple):
@@ -72,7 +73,8 @@ def align(translated: Sequence[str], targets: Sequence[str]) -> list[Bead]:
             own = source_ends[row] - source_ends[row - a]
             other = target_ends[b:] - target_ends[:-b]
             apart = (other - own) ** 2 / (_VARIANCE * (other + own))  # half of delta squared
-            score = log(frequency) + _SIMILARITY * cosine - np.minimum(apart, _FURTHEST)
+            score = log(frequency) + _SIMILARITY * (cosine - _UNRELATED)
+            score -= np.minimum(apart, _FURTHEST)
             score += best[a - 1][: len(targets) + 1 - b]  # (M - b + 1,)
             better = score > scores[b:]
             scores[b:][better] = score[better]
