@@ -37,7 +37,7 @@ _KEPT = re.compile(
 )
 # A line that begins an import or export, which ends where its brackets are closed.
 _SCRIPT = re.compile(
-    r"import\s+(?:[\"']|.*\bfrom\s+[\"']|(?:type\s+)?\{[^}]*\Z)"
+    r"import\s++(?:[\"']|.*\bfrom\s++[\"']|(?:type\s++)?\{[^}]*+\Z)"
     r"|export\s+(?:default|const|let|var|async|function|class|type|interface)\s|export\s+[{*]"
 )
 _FENCE = re.compile(r"(?P<marks>:{3,}+|~{3,}+|`{3,}+(?!.*`))(?P<info>.*)")

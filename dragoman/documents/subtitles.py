@@ -36,10 +36,10 @@ _CUE = re.compile(
     re.M,
 )
 _CODE = re.compile(r"\{\\[^{}]*+\}|<[^<>]*+>")  # {\an8}: position on the screen
-_OPENING = re.compile(r"<([A-Za-z]+)[^<>]*+>")
+_OPENING = re.compile(r"<([A-Za-z]++)[^<>]*+>")
 # A position, a voice, or a time inside a cue.
 _MARK = re.compile(r"\s++|\{\\[^{}]*+\}|<v[ .][^<>]*+>|<\d[^<>]*+>")
-_DASH = r"(?:<[^<>]*+>|\{\\[^{}]*+\})*+\s*+(?:[-–—]+|>>+)\s*+"
+_DASH = r"(?:<[^<>]*+>|\{\\[^{}]*+\})*+[ \t]*+(?:[-–—]++|>>++)[ \t]*+"
 _JOINED = re.compile(rf"(?<![ \t])[ \t]*+{_NEWLINE}(?!{_DASH})[ \t]*+")
 # Another speaker, a sound or music; all of these are kept, and separate sentences.
 _APART = re.compile(
@@ -53,7 +53,7 @@ _WIDE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef"
 _SPACE = r"[^\S\u00a0\u202f]"
 _UNIT = re.compile(
     rf"{_SPACE}*+(?:[「『（《]*+[{_WIDE}](?:[、。，！？：…」』）》ー]++)?+"
-    rf"|(?:[«–—-]\s++)?+(?:(?!{_SPACE})[^{_WIDE}])++(?: [!?:;»…]++(?!\S))?+|\S)"
+    rf"|(?:[«–—-]\s++)?+(?:(?!{_SPACE})[^{_WIDE}])++(?: [!?:;»…]++(?!\S))?+|\S|\Z)"
 )
 
 
@@ -212,7 +212,7 @@ def _in_lines(speech: str, cue: _Cue, newline: str) -> str:
 def _units(speech: str) -> list[str]:
     """Split a text where a line may end; never inside a code."""
     hidden = _CODE.sub(lambda code: code[0].replace(" ", "\0"), speech)
-    return [unit.replace("\0", " ") for unit in _UNIT.findall(hidden)]
+    return [unit.replace("\0", " ") for unit in _UNIT.findall(hidden) if unit.strip()]
 
 
 def _columns(text: str) -> int:
