@@ -19,6 +19,7 @@ from dragoman.documents.segment import (
     Segment,
     has_words,
     normalize,
+    plain_text,
     serialize,
     word_set,
 )
@@ -37,7 +38,7 @@ class Span(NamedTuple):
     """A range of a text, the segment in it, and how to write that segment.
 
     `inner` holds spans inside the segment's codes, such as the title of a link. Their offsets count
-    from the beginning of their code.
+    from the beginning of their code. `left` gives the reason if the text is not to be translated.
     """
 
     start: int
@@ -45,6 +46,7 @@ class Span(NamedTuple):
     segment: Segment
     write: Callable[[Segment], str] = serialize
     inner: tuple[tuple[str, "Span"], ...] = ()
+    left: str = ""
 
     def moved(self, distance: int) -> "Span":
         return self._replace(start=self.start + distance, end=self.end + distance)
@@ -57,7 +59,8 @@ class ReadOptions:
     `everything`: translate messages that have a translation already (PO, XLIFF). `columns`: columns
     of a table, by name or number; empty for all. `to`: code of the target language, for formats
     that state it. `encoding`: of a text file that is neither UTF-8 nor declares its encoding.
-    `ignored`: names of tags whose content is kept, in tagged text.
+    `ignored`: names of tags whose content is kept, in tagged text. `only_keys`, `skip_keys`: keys
+    of message files whose values are translated, or left; patterns such as `menu.*`.
     """
 
     everything: bool = False
@@ -65,6 +68,16 @@ class ReadOptions:
     to: str = ""
     encoding: str = ""
     ignored: tuple[str, ...] = ()
+    only_keys: tuple[str, ...] = ()
+    skip_keys: tuple[str, ...] = ()
+
+
+class LeftText(NamedTuple):
+    """A text that a reader does not offer for translation, and why."""
+
+    text: str
+    why: str
+    place: str = ""
 
 
 class QualityWarning(NamedTuple):
@@ -81,12 +94,16 @@ NO_WARNING = QualityWarning("")
 class Document:
     """A file's segments, and the function that writes the file with translated segments.
 
-    `warnings` collects what is doubtful about translations, by source segment.
+    `warnings` collects what is doubtful about translations, by source segment. `places` tells where
+    each segment is: a line of a text file, or a member of an archive. `left` has the texts that are
+    not to be translated.
     """
 
     segments: list[Segment]
     write: Callable[[Sequence[Segment]], bytes]
     warnings: dict[Segment, QualityWarning] = field(default_factory=dict)
+    places: Sequence[str] = ()
+    left: Sequence[LeftText] = ()
 
 
 FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
@@ -94,12 +111,31 @@ FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
 
 def collect_segments(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
     """Return the spans that have something to translate, in order, and all of their segments."""
-    selected = [span for span in spans if has_words(span.segment) or span.inner]
+    selected = [span for span in spans if (has_words(span.segment) or span.inner) and not span.left]
     selected.sort(key=lambda span: span.start)
     # splice() relies on it.
     for before, after in pairwise(selected):
         assert before.end <= after.start, "spans do not overlap"
     return selected, [segment for span in selected for segment in _segments(span)]
+
+
+def lines_of(text: str, spans: Sequence[Span]) -> list[str]:
+    """Return the line of each segment of these spans, which are in order."""
+    lines: list[str] = []
+    line, at = 1, 0
+    for span in spans:
+        line += text.count("\n", at, span.start)
+        at = span.start
+        lines += [f"line {line}"] * len(_segments(span))
+    return lines
+
+
+def left_texts(text: str, spans: Iterable[Span]) -> list[LeftText]:
+    """Return the texts of spans that are not to be translated."""
+    left = [span._replace(inner=()) for span in spans if span.left and has_words(span.segment)]
+    left.sort(key=lambda span: span.start)
+    places = lines_of(text, left)
+    return [LeftText(plain_text(s.segment), s.left, p) for s, p in zip(left, places, strict=True)]
 
 
 def _segments(span: Span) -> list[Segment]:
@@ -154,7 +190,8 @@ def text_document(
     the language that a text states. `encoding` is the format's default.
     """
     text, encoding = decode_text(raw, options.encoding or encoding)
-    spans, segments = collect_segments(find(text, options))
+    found = list(find(text, options))
+    spans, segments = collect_segments(found)
 
     def write(translated: Sequence[Segment]) -> bytes:
         after = splice(text, spans, translated)
@@ -162,7 +199,7 @@ def text_document(
             after = name_language(after, options.to)
         return encode_text(after, encoding, errors)
 
-    return Document(segments, write)
+    return Document(segments, write, places=lines_of(text, spans), left=left_texts(text, found))
 
 
 _BOMS = {

@@ -433,8 +433,6 @@ _WORD_LANGUAGE = re.compile(r'(<w:(?:lang|themeFontLang)\b[^<>]*?\sw:val=")([\w-
 _POWERPOINT_LANGUAGE = re.compile(r'(<a:(?:rPr|defRPr|endParaRPr)\b[^<>]*?\slang=")([\w-]+)')
 _ODF_LANGUAGE = re.compile(r'(\sfo:language=")([\w-]+)')
 _ODF_COUNTRY = re.compile(r'(\sfo:country=")[\w-]+')
-# Names of table columns, and of the fields of a pivot table.
-_COLUMN = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^<>]*?\bname="([^"]*)"')
 
 
 def property_spans(text: str) -> Iterator[Span]:
@@ -457,9 +455,13 @@ def _empty_mark(text: str, element: Element) -> Code | None:
     return None if element.children else Code(text[element.start : element.end], Kind.MARK)
 
 
-def column_names(text: str) -> Iterator[str]:
-    """Return the column names of a workbook's tables; their cells must say the same."""
-    return (html.unescape(match[1]) for match in _COLUMN.finditer(text))
+def recalculate(text: str, language: str) -> str:
+    """Make Excel calculate when it opens the workbook: formulas may show translated texts."""
+    tag = re.search(r"<(?:\w+:)?calcPr\b", text)
+    if tag is None:
+        return text
+    rest = re.sub(r'\sfullCalcOnLoad="[^"]*"', "", text[tag.end() :])
+    return f'{text[: tag.end()]} fullCalcOnLoad="1"{rest}'
 
 
 def name_property(text: str, language: str) -> str:

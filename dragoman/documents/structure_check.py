@@ -11,12 +11,14 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 from xml.parsers import expat
 
 from dragoman.documents.document import Document, DocumentError, ReadOptions, decode_text
 from dragoman.documents.segment import Segment, has_words, word_set
+from dragoman.documents.spreadsheets import SPREADSHEETS, calculated_texts
 from dragoman.documents.text_structure import SHAPES, Shape
 from dragoman.storage.safe_xml import open_parser, parse
 
@@ -44,11 +46,13 @@ def checked_document(
         if after != raw and format_ != "text":  # plain text has no structure
             for place, before, now in _texts(raw, after):
                 _compare(place, before, now, _shapes(format_))
+            if format_ in SPREADSHEETS:
+                _compare_calculations(raw, after)
             if format_ != "eml":  # a mail is wrapped again, so its paragraphs may differ
                 _compare_segments(raw, after, translated, read, options)
         return after
 
-    return Document(document.segments, write)
+    return replace(document, write=write)
 
 
 def _broken(place: str, what: str) -> DocumentError:
@@ -189,6 +193,18 @@ def _page_shape(raw: bytes) -> Shape:
     reader.feed(decode_text(raw, "latin-1")[0])
     reader.close()
     return reader.shape
+
+
+def _compare_calculations(raw: bytes, after: bytes) -> None:
+    """Compare the cells that formulas, lists, filters and pivot tables compare with."""
+    cells = []
+    for content in (raw, after):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = [name for name in archive.namelist() if name.endswith((".xml", ".rels"))]
+            cells.append(calculated_texts({name: archive.read(name) for name in names}).cells)
+    for sheet, row, column, text in sorted(cells[0] - cells[1]):
+        where = f"the cell in row {row + 1}, column {column + 1} of sheet {sheet!r}"
+        raise _broken("", f"formulas compare with {text!r} in {where}")
 
 
 def _compare_segments(
