@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dragoman.documents import markdown
+from dragoman.documents.codes import Value, without_codes
 from dragoman.documents.document import (
     DocumentError,
     ReadOptions,
@@ -111,10 +112,13 @@ def name_locale(text: str, language: str) -> str:
 def json_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     load_json(text)
     write = json_writer(text)
-    for string in _json_strings(text):
+    values = (
+        Value(string.path, Span(string.start, string.end, (string.value,), write))
+        for string in _json_strings(text)
         # "@key" describes another message in Flutter's files, "$schema" is an address.
-        if not any(isinstance(step, str) and step.startswith(("@", "$")) for step in string.path):
-            yield Span(string.start, string.end, (string.value,), write)
+        if not any(isinstance(step, str) and step.startswith(("@", "$")) for step in string.path)
+    )
+    return without_codes(values, options)
 
 
 def notebook_spans(text: str, options: ReadOptions) -> Iterator[Span]:
@@ -160,6 +164,10 @@ _YAML_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "n
 
 
 def yaml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    return without_codes(_yaml_values(text), options)
+
+
+def _yaml_values(text: str) -> Iterator[Value]:
     with needs_package("yaml", "documents"):
         import yaml
     offset = len(text) - len(text.removeprefix("\ufeff"))
@@ -178,22 +186,23 @@ def yaml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     except RecursionError:
         raise DocumentError("it is nested too deeply.") from None
     seen: set[int] = set()  # an anchored node is reached again through each alias
-    stack = [tree for tree in trees if tree is not None]
+    stack: list[tuple[tuple[str | int, ...], Any]]
+    stack = [((), tree) for tree in trees if tree is not None]
     while stack:
-        node = stack.pop()
+        path, node = stack.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            stack += [value for _, value in node.value]
+            stack += [((*path, str(key.value)), value) for key, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
-            stack += node.value
+            stack += [((*path, number), value) for number, value in enumerate(node.value)]
         # The tag is resolved: numbers, dates and booleans have others.
         elif node.tag == "tag:yaml.org,2002:str":
             start, end = node.start_mark.index + offset, node.end_mark.index + offset
             properties = _YAML_PROPERTIES.match(text, start, end)
             start = properties.end() if properties else start
-            yield _scalar(text[start:end], node.value, node.style, start, end)
+            yield Value(path, _scalar(text[start:end], node.value, node.style, start, end))
 
 
 def _scalar(raw: str, value: str, style: str | None, start: int, end: int) -> Span:
@@ -240,6 +249,10 @@ _TOML_TOKEN = re.compile(
 
 
 def toml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    return without_codes(_toml_values(text), options)
+
+
+def _toml_values(text: str) -> Iterator[Value]:
     """Find every string that is a value: after an equals sign, by itself or in a list."""
     offset = len(text) - len(text.removeprefix("\ufeff"))
     try:
@@ -250,22 +263,30 @@ def toml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
         raise DocumentError("it is nested too deeply.") from None
     is_value = False
     inside: list[str] = []  # open brackets and braces of values
+    table = key = ""
+    begin = offset  # of the key
     for token in _TOML_TOKEN.finditer(text, offset):
         match token[0]:
             case "=":
                 is_value = True
+                key = text[begin : token.start()].strip(" \t\"'")
             # Brackets outside of values are table headers.
+            case "[" if not inside and not is_value:
+                table = text[token.end() : text.find("]", token.end())].strip("[ ")
             case "[" | "{" if is_value:
                 inside.append(token[0])
                 is_value = token[0] == "["
+                begin = token.end()
             case "]" | "}" if inside:
                 inside.pop()
                 is_value = inside[-1:] == ["["]
             case "," | "\n":
                 is_value = inside[-1:] == ["["]
+                begin = token.end()
             case raw if raw[0] in "\"'" and is_value:
                 value = tomllib.loads(f"x = {raw}")["x"]
-                yield Span(*token.span(), (value,), _toml_writer(raw))
+                span = Span(*token.span(), (value,), _toml_writer(raw))
+                yield Value((*table.split("."), *key.split(".")), span)
 
 
 def _toml_writer(raw: str) -> Callable[[Segment], str]:
@@ -298,7 +319,7 @@ def _toml_writer(raw: str) -> Callable[[Segment], str]:
 
 # An entry of a properties file. Its value may continue after a backslash at the end of a line.
 _PROPERTY = re.compile(
-    r"^[ \t\f]*+(?![#!])(?:[^\s:=\\]|\\.)++[ \t\f]*+[:=]?+[ \t\f]*+"
+    r"^[ \t\f]*+(?![#!])(?P<key>(?:[^\s:=\\]|\\.)++)[ \t\f]*+[:=]?+[ \t\f]*+"
     r"(?P<value>(?:[^\\\r\n]++|\\\r\n|\\[\s\S])*+)(?=\r?$)",
     re.M,
 )
@@ -330,9 +351,13 @@ def property_spans(text: str, options: ReadOptions) -> Iterator[Span]:
         value = escape(value, quotes="")
         return value.encode("ascii", BY_JAVA_NUMBER).decode() if by_number else value
 
-    for entry in _PROPERTY.finditer(text):
-        value = unescape(_CONTINUATION.sub("", entry["value"]))
-        yield Span(*entry.span("value"), (value,), lambda s: serialize(s, quoted))
+    def values() -> Iterator[Value]:
+        for entry in _PROPERTY.finditer(text):
+            value = unescape(_CONTINUATION.sub("", entry["value"]))
+            span = Span(*entry.span("value"), (value,), lambda s: serialize(s, quoted))
+            yield Value(tuple(entry["key"].split(".")), span)
+
+    return without_codes(values(), options)
 
 
 # Fluent
