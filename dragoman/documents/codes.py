@@ -19,7 +19,7 @@ from typing import NamedTuple
 from dragoman.documents.document import ReadOptions, Span
 from dragoman.documents.segment import plain_text, word_set
 
-BY_NAME = "its key looks like that of a code (see --only-keys)"
+BY_NAME = "its key looks like a code's (see --only-keys)"
 BY_REPETITION = "the same few words recur under its key (see --only-keys)"
 
 # Values of style sheets and of `class` attributes may have several of these.
@@ -87,7 +87,7 @@ class Value(NamedTuple):
 
 
 def without_codes(values: Iterable[Value], options: ReadOptions) -> Iterator[Span]:
-    """Yield the spans of values that are texts, and mark those that are probably codes."""
+    """Yield the spans of values, those of codes with the reason to leave them."""
     if options.only_keys:
         yield from (value.span for value in values if _matches(value, options.only_keys))
         return
@@ -97,10 +97,10 @@ def without_codes(values: Iterable[Value], options: ReadOptions) -> Iterator[Spa
         of_key[_key(value)].append(value.text)
     enumerations = {key for key, own in of_key.items() if key and _is_enumeration(own)}
     for value in texts:
+        why = None
         if is_code(value.text):
-            continue
-        why = ""
-        if _is_named_as_code(value):
+            why = ""
+        elif _is_named_as_code(value):
             why = BY_NAME
         elif _key(value) in enumerations and _TOKEN.fullmatch(value.text):
             why = BY_REPETITION
@@ -150,13 +150,8 @@ def _is_named_as_code(value: Value) -> bool:
     if any("".join(_words(key)) in _HOLDERS for key in keys[:-1]):
         names = _NAMES
     else:
-        last = {
-            words[-1],
-            words[-1].removesuffix("s"),
-            words[-1].removesuffix("es"),
-            "".join(words),
-        }
-        names = last & _NAMES
+        last = words[-1]
+        names = _NAMES & {last, last.removesuffix("s"), last.removesuffix("es"), "".join(words)}
     said = _words(value.text)
     # In a list of messages, the key "color" has the text "Color".
     if not names or set(words) & set(said):

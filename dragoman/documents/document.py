@@ -38,7 +38,8 @@ class Span(NamedTuple):
     """A range of a text, the segment in it, and how to write that segment.
 
     `inner` holds spans inside the segment's codes, such as the title of a link. Their offsets count
-    from the beginning of their code. `left` gives the reason if the text is not to be translated.
+    from the beginning of their code. `left` gives the reason if the text is not to be translated;
+    it is empty if that is certain, as for a code.
     """
 
     start: int
@@ -46,7 +47,7 @@ class Span(NamedTuple):
     segment: Segment
     write: Callable[[Segment], str] = serialize
     inner: tuple[tuple[str, "Span"], ...] = ()
-    left: str = ""
+    left: str | None = None
 
     def moved(self, distance: int) -> "Span":
         return self._replace(start=self.start + distance, end=self.end + distance)
@@ -111,7 +112,7 @@ FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
 
 def collect_segments(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
     """Return the spans that have something to translate, in order, and all of their segments."""
-    selected = [span for span in spans if (has_words(span.segment) or span.inner) and not span.left]
+    selected = [s for s in spans if s.left is None and (has_words(s.segment) or s.inner)]
     selected.sort(key=lambda span: span.start)
     # splice() relies on it.
     for before, after in pairwise(selected):
@@ -132,10 +133,12 @@ def lines_of(text: str, spans: Sequence[Span]) -> list[str]:
 
 def left_texts(text: str, spans: Iterable[Span]) -> list[LeftText]:
     """Return the texts of spans that are not to be translated."""
-    left = [span._replace(inner=()) for span in spans if span.left and has_words(span.segment)]
-    left.sort(key=lambda span: span.start)
-    places = lines_of(text, left)
-    return [LeftText(plain_text(s.segment), s.left, p) for s, p in zip(left, places, strict=True)]
+    left = [span._replace(inner=()) for span in spans if span.left is not None]
+    left = sorted((s for s in left if has_words(s.segment)), key=lambda span: span.start)
+    return [
+        LeftText(plain_text(span.segment), span.left or "", place)
+        for span, place in zip(left, lines_of(text, left), strict=True)
+    ]
 
 
 def _segments(span: Span) -> list[Segment]:

@@ -19,7 +19,7 @@ def texts(text: str, name: str = "a.json", **options: tuple[str, ...]) -> set[st
 
 
 def left(text: str, name: str = "a.json") -> dict[str, str]:
-    return {one.text: one.why for one in document(text, name).left}
+    return {one.text: one.why for one in document(text, name).left if one.why}
 
 
 @pytest.mark.parametrize(
