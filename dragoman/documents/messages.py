@@ -122,25 +122,30 @@ def json_spans(text: str, options: ReadOptions) -> Iterator[Span]:
 
 
 def notebook_spans(text: str, options: ReadOptions) -> Iterator[Span]:
-    """Find the Markdown cells of a Jupyter notebook."""
-    if not isinstance(load_json(text), dict):
-        raise DocumentError("not a Jupyter notebook.")
-    cells: dict[int, list[JsonPlace]] = {}
-    kinds: dict[int, str] = {}
+    """Find the Markdown cells of a Jupyter notebook, and the headings of an older one."""
+    notebook = load_json(text)
+    # Before version 4, the cells were in worksheets.
+    if not isinstance(notebook, dict) or not {"cells", "worksheets"} & notebook.keys():
+        raise DocumentError("not a Jupyter notebook: it has no cells.")
+    sources: dict[tuple[str | int, ...], list[JsonPlace]] = {}
+    kinds: dict[tuple[str | int, ...], str] = {}
     for string in _json_strings(text):
-        match string.path:
-            case ("cells", int(number), "cell_type"):
-                kinds[number] = string.value
-            case ("cells", int(number), "source", *_):
-                cells.setdefault(number, []).append(string)
-    for number, lines in cells.items():
-        if kinds.get(number) != "markdown":
+        if "cells" not in string.path:
+            continue
+        size = string.path.index("cells") + 2  # of the path to a cell, with its number
+        cell, key = string.path[:size], string.path[size : size + 1]
+        if key == ("cell_type",):
+            kinds[cell] = string.value
+        elif key == ("source",):
+            sources.setdefault(cell, []).append(string)
+    for place, lines in sources.items():
+        if kinds.get(place) not in ("markdown", "heading"):
             continue
         # The characters between two strings of a cell: quotes, a comma and an indent.
         between = text[lines[0].end : lines[1].start] if len(lines) > 1 else ""
-        cell = "".join(line.value for line in lines)
-        inner = tuple((cell, span) for span in markdown.find_spans(cell))
-        segment, write = (Code(cell, Kind.MARK),), _cell_writer(json_writer(text), between)
+        source = "".join(line.value for line in lines)
+        inner = tuple((source, span) for span in markdown.find_spans(source))
+        segment, write = (Code(source, Kind.MARK),), _cell_writer(json_writer(text), between)
         yield Span(lines[0].start, lines[-1].end, segment, write, inner)
 
 

@@ -46,6 +46,8 @@ _BREAKING = word_set("w:br w:tab w:ptab w:cr a:br text:line-break text:tab")
 _LINKS = word_set(
     "w:hyperlink w:smartTag w:sdt w:sdtContent w:ins w:moveTo w:fldSimple w:customXml w:dir w:bdo"
 )
+# The text of an item of a dropdown list.
+_DISPLAYED = re.compile(r'\sw:displayText="([^"]*)"')
 # Properties at the beginning of an element; they belong to its start tag.
 _PROPERTIES = word_set(
     "w:smartTagPr w:customXmlPr w:sdtPr w:sdtEndPr rPh phoneticPr x:rPh x:phoneticPr a:endParaRPr"
@@ -120,6 +122,8 @@ def _runs(text: str, root: Element, names: _Names) -> Iterator[Span]:
             yield from _descriptions(text, child)
         if child.name == names.paragraph:
             yield from _paragraph(text, child, names)
+        elif items := _list_items(child):
+            yield from _list_spans(text, child, items, names)
         else:
             yield from _runs(text, child, names)
 
@@ -127,6 +131,32 @@ def _runs(text: str, root: Element, names: _Names) -> Iterator[Span]:
 def _descriptions(text: str, element: Element) -> Iterator[Span]:
     for match in _DESCRIPTION.finditer(text, element.start, element.inner):
         yield Span(*match.span(1), (html.unescape(match[1]),), write_attribute)
+
+
+def _list_items(element: Element) -> list[Element]:
+    """Return the items of a dropdown list or combo box."""
+    properties = element.first("w:sdtPr") if element.name == "w:sdt" else None
+    return [one for one in properties.walk() if one.name == "w:listItem"] if properties else []
+
+
+def _list_spans(text: str, box: Element, items: Iterable[Element], names: _Names) -> Iterator[Span]:
+    """Find the items of a list, and the chosen one: a text of its own is translated alike."""
+    for item in items:
+        for match in _DISPLAYED.finditer(text, item.start, item.inner):
+            yield Span(*match.span(1), (html.unescape(match[1]),), write_attribute)
+    # An item without a text shows its value, which is a code.
+    codes = {
+        item.attributes.get("w:value") for item in items if "w:displayText" not in item.attributes
+    }
+    content = box.first("w:sdtContent")
+    if content is None:
+        return
+    if "".join(one.content for one in content.walk() if one.name == names.text) in codes:
+        return
+    if _has_paragraphs(content, names):
+        yield from _runs(text, content, names)
+    else:
+        yield from _paragraph(text, content, names)
 
 
 _Wrap = tuple[str, str]
@@ -152,9 +182,8 @@ def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
     # Fields must be elements before the runs are compared.
     pieces = _in_one_language(_with_fields(text, _pieces(text, paragraph, names)))
     first = next((i for i, piece in enumerate(pieces) if isinstance(piece.item, str)), None)
-    if first is None:  # only pictures and text boxes
-        for child in paragraph.elements:
-            yield from _runs(text, child, names)
+    if first is None:  # only pictures, text boxes and lists
+        yield from _runs(text, paragraph, names)
         return
     # The formatting of most characters needs no codes.
     sizes: Counter[_Wrap] = Counter()
@@ -214,6 +243,10 @@ def _pieces(text: str, parent: Element, names: _Names) -> Iterator[_Piece]:
             opening = _preserved(text[child.start : child.inner])
             closing = text[child.outer : child.end] or f"</{child.name}>"
             yield _Piece(child.start, child.end, child.content, opening, closing)
+        elif (items := _list_items(child)) and not _has_paragraphs(child, names):
+            spans = _list_spans(text, child, items, names)
+            inner = tuple(span.moved(-child.start) for span in spans)
+            yield _Piece(child.start, child.end, Code(raw, Kind.WORD), inner=inner)
         elif child.name in _LINKS and not _has_paragraphs(child, names):
             inside = list(_pieces(text, child, names))
             if not inside:
@@ -370,7 +403,7 @@ _ODF_FIELDS = word_set(
     "text:user-field-get text:variable-get text:variable-set text:expression text:date text:time "
     "text:author-name text:title text:file-name text:database-display text:bookmark-ref "
     "text:reference-ref text:placeholder text:page-number text:page-count text:user-defined "
-    "text:text-input"
+    "text:text-input text:drop-down"
 )
 _ODF_DESCRIPTIONS = word_set("svg:title svg:desc")  # of pictures
 _ODF_SILENT = word_set("text:tracked-changes office:scripts office:settings")
