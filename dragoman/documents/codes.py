@@ -20,6 +20,7 @@ from dragoman.documents.document import ReadOptions, Span
 from dragoman.documents.segment import plain_text, word_set
 
 BY_NAME = "its key looks like a code's (see --only-keys)"
+BY_LOOK = "it looks like a path or a command (see --only-keys)"
 BY_REPETITION = "the same few words recur under its key (see --only-keys)"
 
 # Values of style sheets and of `class` attributes may have several of these.
@@ -31,20 +32,26 @@ _STYLE = re.compile(
 _SHAPE = re.compile(
     _STYLE.pattern + r"|[#@$~/\\]\S*|\.[\w-]\S*"  # @scope/name, $variable, .class, /path
     r"|[\w$-]*[A-Za-z]_+\w[\w-]*|_\w+"  # snake_case
-    r"|[a-z]+[A-Z]\w*"  # camelCase
+    r"|[a-z]+[A-Z]\w*|[A-Za-z]+[a-z][A-Z]\w*"  # camelCase
     r"|[A-Za-z][\w-]*(?:\.[A-Za-z_][\w-]*)+"  # app.title, logo.png, example.com
     r"|(?:[\w.@{}$*-]+/){2,}[\w.@{}$*-]*|[\w./@-]+/[\w@-]*\.\w+"  # a path
     r"|(?:application|audio|font|image|message|multipart|text|video)/[\w.+*-]+"
     r"|[a-z]{2,3}[-_](?:[A-Z]{2}|[A-Z][a-z]{3})(?:[-_][A-Z]{2})?"  # a locale
     r"|[a-z]+(?:-[a-z]+)*-?\d[\w.-]*"  # h2, utf-8
+    r"|true|false|null|undefined|[\w.+-]+@[\w-]+\.[\w.]+"
     r"|\^.*\$|<[^<>]*>|[a-z][a-z0-9+.-]*:\S+|\w+(?:::\w+)+"
-    r"|[A-Za-z]*\d[A-Za-z\d+/=]{18,}"  # a hash
+    r"|(?!\d+[a-z]+\Z)(?=\S*\d)(?=\S*[A-Za-z])[^\s.,:;!?()]\S{2,}[^\s.,:;!?)]"  # 17d58.2ab8, T201
 )
+# Requirements, classifiers of packages
+_PHRASE = re.compile(r".*[<>=~!]=\s*v?\d.*|.* :: .*")
+# Commands, paths and names of repositories, which prose may look like.
+_PROBABLE = re.compile(r"[a-z][\w./-]*(?: \S+)* --?[A-Za-z][\w-]*(?: .*)?|[\w.*@-]*/[\w.*@/-]*")
 _DATE_FORMAT = re.compile(
     r"(?=.*(?:MM|mm|dd|DD|yy|YY|HH))(?=.*[-/:., ])(?:([aAdDEhHmMsSyYzZ])\1*+[\W_]*+){2,}"
 )
-_TOKEN = re.compile(r"[a-z][\w-]*+")
+_TOKEN = re.compile(r"[a-z][\w-]*+|[A-Z][A-Z\d]++")
 _KEBAB = re.compile(r"[a-z]\w*+(?:-\w++)++")
+_PROSE = re.compile(r"[A-Z](?:[a-z]|\Z|[^ ]* )")  # begins like a sentence or a title
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _LONGEST = 300  # characters of a code
 _MOST_WORDS = 3  # of a value that is a code by the name of its key
@@ -54,7 +61,7 @@ _NAMES = word_set(
     "classname code codec color colour command component css currency cursor dialect dir "
     "direction display driver easing effect encoding endpoint engine entry entrypoint enum env "
     "event exec extension file filename folder font fontfamily format function handler hash "
-    "height hook host hostname href icon id image img import justify kind lang layout level "
+    "height hook host hostname href icon id if image img import justify kind lang layout level "
     "license locale logo method mime mode module namespace operator orientation os overflow "
     "path pattern permalink placement platform plugin policy position protocol provider ref "
     "regex regexp rel repo role route run schema scheme scope script selector severity shape "
@@ -63,11 +70,11 @@ _NAMES = word_set(
     "widget width"
 )
 _FONTS = word_set("font fontfamily typeface")
-_COMMANDS = word_set("command entrypoint exec run script shell")
+_COMMANDS = word_set("command entrypoint exec if run script shell")
 # Keys of objects and lists that have only codes in them.
 _HOLDERS = word_set(
     "aliases classes colors colours dependencies devdependencies engines env environment files "
-    "fonts icons imports paths peerdependencies permissions plugins ports scripts urls volumes"
+    "fonts icons imports paths peerdependencies permissions plugins ports urls volumes"
 )
 
 
@@ -102,6 +109,8 @@ def without_codes(values: Iterable[Value], options: ReadOptions) -> Iterator[Spa
             why = ""
         elif _is_named_as_code(value):
             why = BY_NAME
+        elif len(value.text) <= _LONGEST and _PROBABLE.fullmatch(value.text):
+            why = BY_LOOK
         elif _key(value) in enumerations and _TOKEN.fullmatch(value.text):
             why = BY_REPETITION
         yield value.span._replace(left=why)
@@ -116,7 +125,7 @@ def is_code(text: str) -> bool:
     words = text.split()
     if not words or len(text) > _LONGEST:
         return False
-    if _DATE_FORMAT.fullmatch(text) or _STYLE.fullmatch(text):
+    if any(one.fullmatch(text) for one in (_DATE_FORMAT, _STYLE, _PHRASE)):
         return True
     if len(words) == 1:
         return bool(_SHAPE.fullmatch(text))
@@ -147,7 +156,8 @@ def _is_named_as_code(value: Value) -> bool:
     words = _words(_key(value))
     if not words or not value.text:
         return False
-    if any("".join(_words(key)) in _HOLDERS for key in keys[:-1]):
+    # Elsewhere, scripts may be those of languages.
+    if keys[0] == "scripts" or any("".join(_words(key)) in _HOLDERS for key in keys[:-1]):
         names = _NAMES
     else:
         last = words[-1]
@@ -158,7 +168,7 @@ def _is_named_as_code(value: Value) -> bool:
         return False
     if names & _FONTS and names is not _NAMES:
         return True
-    if value.text[0].isupper() or value.text[-1] in ".!?…:":
+    if not value.text.isascii() or _PROSE.match(value.text) or value.text[-1] in ".!?:":
         return False
     return len(value.text.split()) <= _MOST_WORDS or bool(names & _COMMANDS)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.documents.codes import BY_NAME, BY_REPETITION, is_code
+from dragoman.documents.codes import BY_LOOK, BY_NAME, BY_REPETITION, is_code
 from dragoman.documents.document import Document, ReadOptions
 from dragoman.documents.formats import format_of, read
 from dragoman.documents.segment import plain_text
@@ -29,7 +29,9 @@ def left(text: str, name: str = "a.json") -> dict[str, str]:
      "text/html", "img/logo.png", "/usr/share/dict", "../icons/star.svg", "en-US",
      "zh_Hant", "utf-8",
      "isOpen", "user_name", "API_KEY", "app.title", "example.com", "YYYY-MM-DD", "dd/MM/yyyy HH:mm",
-     "@scope/name", "$primary", "npm:left", "std::string", "col-12", "var(--x)", "^[a-z]+$"],
+     "@scope/name", "$primary", "npm:left", "std::string", "col-12", "var(--x)", "^[a-z]+$",
+     "17d58bdd.2ab8c4", "T201", "true", "SexCode", "ada@example.org", "click >=8.2, <9",
+     "License :: OSI Approved :: MIT License"],
 )  # fmt: skip
 def test_codes_are_known_by_their_shape(code: str) -> None:
     assert is_code(code)
@@ -40,7 +42,8 @@ def test_codes_are_known_by_their_shape(code: str) -> None:
     ["Open", "open", "sign-in", "Yes/No", "and/or", "file(s)", "Hello, world", "OK", "Size: 2px",
      "Use #hashtags", "note:", "...more", "Easy", "daddy", "E-mail",
      "5 of 10", "a well-known dog",
-     "see example.com", "Price in €", "New York", "Go to /home now", ""],
+     "1st", "24h", "20th", "Top 10", "see example.com", "Price in €",
+     "New York", "Go to /home now", ""],
 )  # fmt: skip
 def test_words_and_sentences_are_no_codes(text: str) -> None:
     assert not is_code(text)
@@ -50,7 +53,8 @@ def test_words_and_sentences_are_no_codes(text: str) -> None:
     ("key", "value"),
     [("class", "btn primary"), ("icon", "leaf"), ("align", "left"), ("text-align", "left"),
      ("fontFamily", "Times New Roman"), ("backgroundColor", "dark blue"), ("theme", "dark"),
-     ("types", "error"), ("run", "make all the small things"), ("mode", "production")],
+     ("types", "error"), ("license", "MIT"),
+     ("run", "make all the small things"), ("mode", "production")],
 )  # fmt: skip
 def test_values_are_left_by_the_name_of_their_key_and_named(key: str, value: str) -> None:
     source = {key: value, "title": "A dog"}
@@ -88,6 +92,19 @@ def test_everything_under_a_key_for_codes_is_left() -> None:
     source = '{"scripts": {"build": "tsc"}, "icons": {"home": "house"}, "menu": {"home": "home"}}'
     assert texts(source) == {"home"}
     assert set(left(source)) == {"tsc", "house"}
+
+
+def test_paths_and_commands_are_left_and_named() -> None:
+    values = ["src/hatch", "coverage html --skip-covered", "km per hour", "A day - a night"]
+    expected = {"src/hatch": BY_LOOK, "coverage html --skip-covered": BY_LOOK}
+    assert left(json.dumps({f"x{i}y": value for i, value in enumerate(values)})) == expected
+
+
+def test_names_of_scripts_and_languages_are_texts() -> None:
+    assert texts('{"names": {"scripts": {"Arab": "árabe", "Latn": "latin"}}}') == {"árabe", "latin"}
+    assert texts('{"types": {"calendar": "calendário gregoriano", "x": "año"}}') == {
+        "calendário gregoriano", "año",
+    }  # fmt: skip
 
 
 def test_keys_are_chosen_or_skipped_on_request() -> None:
