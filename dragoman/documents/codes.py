@@ -45,7 +45,10 @@ _SHAPE = re.compile(
 # Requirements, classifiers of packages
 _PHRASE = re.compile(r".*[<>=~!]=\s*v?\d.*|.* :: .*")
 # Commands, paths and names of repositories, which prose may look like.
-_PROBABLE = re.compile(r"[a-z][\w./-]*(?: \S+)* --?[A-Za-z][\w-]*(?: .*)?|[\w.*@-]*/[\w.*@/-]*")
+_PROBABLE = re.compile(
+    r"[a-z][\w./-]*(?: \S+)* --?[A-Za-z][\w-]*(?: .*)?"
+    r"|(?![A-Z][a-z]+/[A-Z])[\w.*@-]*/[\w.*@/-]*"
+)
 _DATE_FORMAT = re.compile(
     r"(?=.*(?:MM|mm|dd|DD|yy|YY|HH))(?=.*[-/:., ])(?:([aAdDEhHmMsSyYzZ])\1*+[\W_]*+){2,}"
 )
