@@ -17,10 +17,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from xml.parsers import expat
 
-from dragoman.documents.document import decode_text
+from dragoman.documents.document import DocumentError, decode_text
 from dragoman.documents.segment import word_set
-from dragoman.storage.safe_xml import open_parser, parse
+from dragoman.storage.safe_xml import HostileXmlError, open_parser, parse
 
 SPREADSHEETS = word_set("xlsx ods")
 COMPARED = "a formula, list, filter or pivot table compares with it"
@@ -87,7 +88,7 @@ class Workbook:
     """What is needed of a workbook: its formulas, its text cells, and names for areas.
 
     `cells` has, for each sheet and column, first row, last row and text of each text cell.
-    `strings` are compared with wherever they occur.
+    `strings` are compared with wherever they occur; those of filters may have wildcards.
     """
 
     formulas: list[Formula] = field(default_factory=list)
@@ -97,6 +98,7 @@ class Workbook:
     names: dict[str, str] = field(default_factory=dict)  # of formulas and areas
     areas: dict[str, list[Area]] = field(default_factory=lambda: defaultdict(list))  # of tables
     strings: set[str] = field(default_factory=set)
+    filters: set[str] = field(default_factory=set)
 
 
 class CalculatedTexts(NamedTuple):
@@ -145,6 +147,9 @@ class _Analysis:
         for _, (sheet, _, left, bottom, right), is_cell, _ in book.formulas:
             for column in range(left, min(right, _MOST_COLUMNS) + 1) if is_cell else ():
                 self._rows[sheet, column] = max(self._rows[sheet, column], min(bottom, _END) + 1)
+        self._last: dict[str, int] = defaultdict(int)  # column of a sheet
+        for sheet, column in self._rows:
+            self._last[sheet] = max(self._last[sheet], column)
         # A byte for each of these rows: 1 if the letters of the cell matter.
         self._marks: dict[tuple[str, int], bytearray] = {}
         self._marked: set[Area] = set()
@@ -168,6 +173,7 @@ class _Analysis:
             elif formula.is_cell and parsed.areas:
                 waiting.append((formula.area, parsed.areas))
         self._follow(waiting)
+        book.strings |= book.filters
         strings |= dict.fromkeys(book.strings)
         cells = [*self._compared_cells(strings)]
         texts = frozenset(text for *_, text in cells)
@@ -196,7 +202,7 @@ class _Analysis:
         # A filter for "*open*" or "op?n" matches what contains the words between the wildcards.
         patterns = [
             [part for part in re.split(r"[*?~]", folded(s)) if part]
-            for s in self._book.strings
+            for s in self._book.filters
             if "*" in s or "?" in s
         ]
         patterns = [parts for parts in patterns if parts]
@@ -216,9 +222,8 @@ class _Analysis:
                 continue
             self._marked.add(area)
             # An empty name means all sheets.
-            sheets = [area.sheet] if area.sheet else [*dict.fromkeys(s for s, _ in self._rows)]
-            for sheet in sheets:
-                for column in range(area.left, min(area.right, _MOST_COLUMNS) + 1):
+            for sheet in [area.sheet] if area.sheet else [*self._last]:
+                for column in range(area.left, min(area.right, self._last[sheet]) + 1):
                     rows = self._rows.get((sheet, column), 0)
                     bottom = min(area.bottom + 1, rows)
                     if area.top < bottom:
@@ -228,7 +233,7 @@ class _Analysis:
     def _is_marked(self, area: Area) -> bool:
         return any(
             1 in self._marks.get((area.sheet, column), b"")[area.top : area.bottom + 1]
-            for column in range(area.left, min(area.right, _MOST_COLUMNS) + 1)
+            for column in range(area.left, min(area.right, self._last[area.sheet]) + 1)
         )
 
     def _named(self, name: str) -> _Parsed:
@@ -297,13 +302,9 @@ def _area(token: re.Match[str], own: Area) -> Area | None:
     down, across = own.bottom - own.top, own.right - own.left
     columns = [_column_number(letters) for _, letters, _, _ in corners]
     rows = [int(row) - 1 for *_, row in corners]
-    moved_columns = [
-        c if dollar else c + across for c, (dollar, *_) in zip(columns, corners, strict=True)
-    ]
-    moved_rows = [
-        r if dollar else r + down for r, (_, _, dollar, _) in zip(rows, corners, strict=True)
-    ]
-    return Area(sheet, max(min(rows), 0), min(columns), max(moved_rows), max(moved_columns))
+    right = max(columns[i] + (0 if dollar else across) for i, (dollar, *_) in enumerate(corners))
+    bottom = max(rows[i] + (0 if dollar else down) for i, (_, _, dollar, _) in enumerate(corners))
+    return Area(sheet, max(min(rows), 0), min(columns), bottom, right)
 
 
 def _column_number(letters: str) -> int:
@@ -335,7 +336,12 @@ def _parse(content: bytes, reader: "_ExcelReader | _OdsReader") -> None:
     parser.CharacterDataHandler = reader.text.append
     parser.buffer_text = True
     text, _ = decode_text(content, "latin-1")
-    parse(parser, text.encode("utf-8", "surrogatepass"))
+    try:
+        parse(parser, text.encode("utf-8", "surrogatepass"))
+    except HostileXmlError as error:
+        raise DocumentError(f"{error}.") from None
+    except expat.ExpatError as error:
+        raise DocumentError(f"not well-formed XML ({error}).") from None
 
 
 # Office Open XML
@@ -430,7 +436,7 @@ class _ExcelReader:
             case "cfRule":
                 self._is_test = attributes.get("type") == "cellIs"
             case "filter" | "customFilter":
-                self._book.strings.add(attributes.get("val", ""))
+                self._book.filters.add(attributes.get("val", ""))
             case "s" if "v" in attributes:  # an item of a pivot table
                 self._book.strings.add(attributes["v"])
             case "cacheField":
@@ -550,10 +556,8 @@ class _OdsReader:
             case "named-expression":
                 expression = _excel_formula(attributes.get("expression", ""))
                 self._book.names[attributes.get("name", "").casefold()] = expression
-            case "filter-condition":
-                self._book.strings.add(attributes.get("value", ""))
-            case "filter-set-item":
-                self._book.strings.add(attributes.get("value", ""))
+            case "filter-condition" | "filter-set-item":
+                self._book.filters.add(attributes.get("value", ""))
             case "data-pilot-member":
                 self._book.strings.add(attributes.get("name", ""))
             case "data-pilot-field":

@@ -293,6 +293,21 @@ def test_a_file_whose_compared_cells_changed_is_not_written() -> None:
         document.write(document.segments)
 
 
+@pytest.mark.parametrize("broken", [b"<sheet", b"<!DOCTYPE x [<!ENTITY a 'b'>]><workbook/>"])
+def test_a_damaged_workbook_is_refused(broken: bytes) -> None:
+    inside = members(workbook('=COUNTIF(B2:B5,"Open")')) | {"xl/workbook.xml": broken}
+    with pytest.raises(DocumentError, match=r"not well-formed|DTD"):
+        read("a.xlsx", packed(inside), format_of("a.xlsx"))
+
+
+def test_filters_with_wildcards_leave_what_they_find() -> None:
+    def filtered_by_part(sheet: object) -> None:
+        sheet.auto_filter.ref = "A1:C5"
+        sheet.auto_filter.add_filter_column(0, ["*lamp*"])
+
+    assert left(workbook(change=filtered_by_part)) == {"A green lamp"}
+
+
 def offen(segment: Segment) -> Segment:
     """Return a translation that nothing in a formula is equal to."""
     return tuple(
