@@ -4,7 +4,7 @@ A value is a code
 
 1. by its shape: fa-leaf, img/logo.png, #ffcc00, en-US, text/html, isOpen, 1px solid #ccc;
 2. by the name of its key, such as `icon` or `align`, if it does not look like prose;
-3. by repetition: the same few lower-case words recur under its key.
+3. by repetition: the same few lower-case words recur under its key, or it is the key of an object.
 
 Shapes have no words that could be translated. What the other rules leave is a guess, so the report
 names it, and `--only-keys` and `--skip-keys` decide otherwise.
@@ -21,6 +21,7 @@ from dragoman.documents.segment import plain_text, word_set
 
 BY_NAME = "its key looks like a code's (see --only-keys)"
 BY_LOOK = "it looks like a path or a command (see --only-keys)"
+BY_REFERENCE = "it is the name of another key (see --only-keys)"
 BY_REPETITION = "the same few words recur under its key (see --only-keys)"
 
 # Values of style sheets and of `class` attributes may have several of these.
@@ -38,7 +39,8 @@ _SHAPE = re.compile(
     r"|(?:application|audio|font|image|message|multipart|text|video)/[\w.+*-]+"
     r"|[a-z]{2,3}[-_](?:[A-Z]{2}|[A-Z][a-z]{3})(?:[-_][A-Z]{2})?"  # a locale
     r"|[a-z]+(?:-[a-z]+)*-?\d[\w.-]*"  # h2, utf-8
-    r"|true|false|null|undefined|[\w.+-]+@[\w-]+\.[\w.]+"
+    r"|true|false|null|undefined|string|str|integer|int|boolean|bool|float|void"
+    r"|[\w.+-]+@[\w-]+\.[\w.]+"
     r"|\^.*\$|<[^<>]*>|[a-z][a-z0-9+.-]*:\S+|\w+(?:::\w+)+"
     r"|(?!\d+[a-z]+\Z)(?=\S*\d)(?=\S*[A-Za-z])[^\s.,:;!?()]\S{2,}[^\s.,:;!?)]"  # 17d58.2ab8, T201
 )
@@ -105,6 +107,7 @@ def without_codes(values: Iterable[Value], options: ReadOptions) -> Iterator[Spa
     of_key: dict[str, list[str]] = defaultdict(list)
     for value in texts:
         of_key[_key(value)].append(value.text)
+    holders = {key for value in texts for key in value.keys[:-1]}  # of objects and lists
     enumerations = {key for key, own in of_key.items() if key and _is_enumeration(own)}
     for value in texts:
         why = None
@@ -116,6 +119,8 @@ def without_codes(values: Iterable[Value], options: ReadOptions) -> Iterator[Spa
             why = BY_LOOK
         elif _key(value) in enumerations and _TOKEN.fullmatch(value.text):
             why = BY_REPETITION
+        elif value.text in holders and value.text.islower() and value.text != _key(value):
+            why = BY_REFERENCE
         yield value.span._replace(left=why)
 
 

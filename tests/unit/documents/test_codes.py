@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.documents.codes import BY_LOOK, BY_NAME, BY_REPETITION, is_code
+from dragoman.documents.codes import BY_LOOK, BY_NAME, BY_REFERENCE, BY_REPETITION, is_code
 from dragoman.documents.document import Document, ReadOptions
 from dragoman.documents.formats import format_of, read
 from dragoman.documents.segment import plain_text
@@ -98,6 +98,12 @@ def test_paths_and_commands_are_left_and_named() -> None:
     values = ["src/hatch", "coverage html --skip-covered", "km per hour", "A day - a night"]
     expected = {"src/hatch": BY_LOOK, "coverage html --skip-covered": BY_LOOK}
     assert left(json.dumps({f"x{i}y": value for i, value in enumerate(values)})) == expected
+
+
+def test_the_name_of_another_key_is_left() -> None:
+    source = "jobs:\n  build: {title: One}\n  deploy: {needs: build, title: title}\n"
+    assert texts(source, "a.yaml") == {"One", "title"}
+    assert left(source, "a.yaml") == {"build": BY_REFERENCE}
 
 
 def test_names_of_scripts_and_languages_are_texts() -> None:
