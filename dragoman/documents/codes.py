@@ -19,10 +19,10 @@ from typing import NamedTuple
 from dragoman.documents.document import ReadOptions, Span
 from dragoman.documents.segment import plain_text, word_set
 
-BY_NAME = "its key looks like a code's (see --only-keys)"
-BY_LOOK = "it looks like a path or a command (see --only-keys)"
-BY_REFERENCE = "it is the name of another key (see --only-keys)"
-BY_REPETITION = "the same few words recur under its key (see --only-keys)"
+BY_NAME = "its key looks like a code's; see --only-keys"
+BY_LOOK = "it looks like a path or a command; see --only-keys"
+BY_REFERENCE = "it is the name of another key; see --only-keys"
+BY_REPETITION = "the same few words recur under its key; see --only-keys"
 
 # Values of style sheets and of `class` attributes may have several of these.
 _STYLE = re.compile(
