@@ -298,7 +298,7 @@ _RECALCULATE = """<oor:items xmlns:oor="http://openoffice.org/2001/registry">
 <prop oor:name="OOXMLRecalcMode" oor:op="fuse"><value>0</value></prop>
 <prop oor:name="ODFRecalcMode" oor:op="fuse"><value>0</value></prop></item></oor:items>"""
 _ALL_SHEETS = "csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,false,false,false,false,-1"
-_RESULT = re.compile(r"[-+]?\d[\d.,]*(?:E[-+]\d+)?%?|TRUE|FALSE|#.*|Err:\d+")
+_RESULT = re.compile(r"[-+]?\d[\d.,]*(?:E[-+]\d+)?%?|TRUE|FALSE|#[A-Z/0]+[!?]?|Err:\d+")
 
 
 def numbers(path: Path) -> dict[tuple[str, int, int], str]:

@@ -45,7 +45,7 @@ _SHAPE = re.compile(
     r"|(?!\d+[a-z]+\Z)(?=\S*\d)(?=\S*[A-Za-z])[^\s.,:;!?()]\S{2,}[^\s.,:;!?)]"  # 17d58.2ab8, T201
 )
 # Requirements, classifiers of packages
-_PHRASE = re.compile(r".*[<>=~!]=\s*v?\d.*|.* :: .*")
+_PHRASE = re.compile(r".*[<>=~!]=\s*v?\d.*|\S+ =\d.*|.* :: .*")
 # Commands, paths and names of repositories, which prose may look like.
 _PROBABLE = re.compile(
     r"[a-z][\w./-]*(?: \S+)* --?[A-Za-z][\w-]*(?: .*)?"
