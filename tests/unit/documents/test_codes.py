@@ -30,7 +30,8 @@ def left(text: str, name: str = "a.json") -> dict[str, str]:
      "zh_Hant", "utf-8",
      "isOpen", "user_name", "API_KEY", "app.title", "example.com", "YYYY-MM-DD", "dd/MM/yyyy HH:mm",
      "@scope/name", "$primary", "npm:left", "std::string", "col-12", "var(--x)", "^[a-z]+$",
-     "17d58bdd.2ab8c4", "T201", "true", "SexCode", "ada@example.org", "click >=8.2, <9", "python =3.7",
+     "17d58bdd.2ab8c4", "T201", "true", "SexCode", "ada@example.org",
+     "click >=8.2, <9", "python =3.7",
      "License :: OSI Approved :: MIT License"],
 )  # fmt: skip
 def test_codes_are_known_by_their_shape(code: str) -> None:
