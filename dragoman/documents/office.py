@@ -405,6 +405,7 @@ _ODF_FIELDS = word_set(
     "text:reference-ref text:placeholder text:page-number text:page-count text:user-defined "
     "text:text-input text:drop-down"
 )
+_ODF_VALUE = re.compile(r'\soffice:string-value="([^"]*)"')
 _ODF_DESCRIPTIONS = word_set("svg:title svg:desc")  # of pictures
 _ODF_SILENT = word_set("text:tracked-changes office:scripts office:settings")
 
@@ -420,6 +421,10 @@ def _odf_in(text: str, parent: Element) -> Iterator[Span]:
         elif child.name in _ODF_DESCRIPTIONS:
             yield Span(child.inner, child.outer, (child.content,), xml_writer())
         elif child.name not in _ODF_SILENT:
+            # Where a cell states its text twice, LibreOffice shows the attribute.
+            if child.name == "table:table-cell" and "table:formula" not in child.attributes:
+                for match in _ODF_VALUE.finditer(text, child.start, child.inner):
+                    yield Span(*match.span(1), (html.unescape(match[1]),), write_attribute)
             yield from _odf_in(text, child)
 
 

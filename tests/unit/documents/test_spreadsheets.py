@@ -255,6 +255,18 @@ def test_cells_of_an_opendocument_sheet_are_left_as_well(formula: str, expected:
     assert left(ods(formula), "a.ods") == expected
 
 
+def test_a_cell_that_states_its_text_twice_is_translated_twice() -> None:
+    raw = ods()
+    text = members(raw)["content.xml"].decode()
+    stated = text.replace(
+        "<table:table-cell><text:p>A red chair<",
+        '<table:table-cell office:string-value="A red chair"><text:p>A red chair<',
+    )
+    document = read("a.ods", packed({"content.xml": stated.encode()}), format_of("a.ods"))
+    after = document.write([offen(segment) for segment in document.segments])
+    assert members(after)["content.xml"].decode().count("Aß derß riahcß") == 2
+
+
 def test_lists_filters_and_formats_of_an_opendocument_sheet_are_respected() -> None:
     validation = (
         '<table:content-validation table:name="v" table:condition="of:cell-content-is-in-list'
