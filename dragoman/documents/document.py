@@ -20,6 +20,7 @@ from dragoman.documents.segment import (
     Segment,
     has_words,
     normalize,
+    plain_text,
     serialize,
     word_set,
 )
@@ -39,7 +40,8 @@ class Span(NamedTuple):
 
     `inner` holds spans inside the segment's codes, such as the title of a link. Their offsets count
     from the beginning of their code. `line_break` separates a text from its translation in a file
-    with both; without one, a slash does.
+    with both; without one, a slash does. `left` gives the reason if the text is not to be
+    translated; it is empty if that is certain, as for a code.
     """
 
     start: int
@@ -48,6 +50,7 @@ class Span(NamedTuple):
     write: Callable[[Segment], str] = serialize
     inner: tuple[tuple[str, "Span"], ...] = ()
     line_break: str = ""
+    left: str | None = None
 
     def moved(self, distance: int) -> "Span":
         return self._replace(start=self.start + distance, end=self.end + distance)
@@ -60,8 +63,9 @@ class ReadOptions:
     `everything`: translate messages that have a translation already (PO, XLIFF). `columns`: columns
     of a table, by name or number; empty for all. `to`: code of the target language, for formats
     that state it. `encoding`: of a text file that is neither UTF-8 nor declares its encoding.
-    `ignored`: names of tags whose content is kept, in tagged text. `bilingual`: write each text
-    before its translation.
+    `ignored`: names of tags whose content is kept, in tagged text. `only_keys`, `skip_keys`: keys
+    of message files whose values are translated, or left; patterns such as `menu.*`. `bilingual`:
+    write each text before its translation.
     """
 
     everything: bool = False
@@ -69,7 +73,17 @@ class ReadOptions:
     to: str = ""
     encoding: str = ""
     ignored: tuple[str, ...] = ()
+    only_keys: tuple[str, ...] = ()
+    skip_keys: tuple[str, ...] = ()
     bilingual: bool = False
+
+
+class LeftText(NamedTuple):
+    """A text that a reader does not offer for translation, and why."""
+
+    text: str
+    why: str
+    place: str = ""
 
 
 class QualityWarning(NamedTuple):
@@ -86,12 +100,16 @@ NO_WARNING = QualityWarning("")
 class Document:
     """A file's segments, and the function that writes the file with translated segments.
 
-    `warnings` collects what is doubtful about translations, by source segment.
+    `warnings` collects what is doubtful about translations, by source segment. `places` tells where
+    each segment is: a line of a text file, or a member of an archive. `left` has the texts that are
+    not to be translated.
     """
 
     segments: list[Segment]
     write: Callable[[Sequence[Segment]], bytes]
     warnings: dict[Segment, QualityWarning] = field(default_factory=dict)
+    places: Sequence[str] = ()
+    left: Sequence[LeftText] = ()
 
 
 FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
@@ -99,12 +117,33 @@ FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
 
 def collect_segments(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
     """Return the spans that have something to translate, in order, and all of their segments."""
-    selected = [span for span in spans if has_words(span.segment) or span.inner]
+    selected = [s for s in spans if s.left is None and (has_words(s.segment) or s.inner)]
     selected.sort(key=lambda span: span.start)
     # splice() relies on it.
     for before, after in pairwise(selected):
         assert before.end <= after.start, "spans do not overlap"
     return selected, [segment for span in selected for segment in _segments(span)]
+
+
+def lines_of(text: str, spans: Sequence[Span]) -> list[str]:
+    """Return the line of each segment of these spans, which are in order."""
+    lines: list[str] = []
+    line, at = 1, 0
+    for span in spans:
+        line += text.count("\n", at, span.start)
+        at = span.start
+        lines += [f"line {line}"] * len(_segments(span))
+    return lines
+
+
+def left_texts(text: str, spans: Iterable[Span]) -> list[LeftText]:
+    """Return the texts of spans that are not to be translated."""
+    left = [span._replace(inner=()) for span in spans if span.left is not None]
+    left = sorted((s for s in left if has_words(s.segment)), key=lambda span: span.start)
+    return [
+        LeftText(plain_text(span.segment), span.left or "", place)
+        for span, place in zip(left, lines_of(text, left), strict=True)
+    ]
 
 
 def _segments(span: Span) -> list[Segment]:
@@ -162,7 +201,8 @@ def text_document(
     the language that a text states. `encoding` is the format's default.
     """
     text, encoding = decode_text(raw, options.encoding or encoding)
-    spans, segments = collect_segments(find(text, options))
+    found = list(find(text, options))
+    spans, segments = collect_segments(found)
 
     def write(translated: Sequence[Segment]) -> bytes:
         after = splice(text, spans, translated)
@@ -170,7 +210,7 @@ def text_document(
             after = name_language(after, options.to)
         return encode_text(after, encoding, errors)
 
-    return Document(segments, write)
+    return Document(segments, write, places=lines_of(text, spans), left=left_texts(text, found))
 
 
 _BOMS = {

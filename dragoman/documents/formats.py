@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -198,4 +198,4 @@ def read(name: str, raw: bytes, format_: Format, options: ReadOptions = ReadOpti
         except DocumentError as error:
             raise named(error) from None
 
-    return Document(document.segments, write)
+    return replace(document, write=write)
