@@ -16,8 +16,8 @@ the same bytes, in archives for each member. (2) The package's model translates 
 the file (`--texts`), and all others are written in capitals with two words exchanged; (3) all words
 get letters that are not ASCII. Other programs must read the results, with the same structure
 (zoo_readers.py). LibreOffice converts office files to PDF, before and after: pages may differ by a
-fifth, or by one. What is refused at reading is listed with its line. Results are kept in OUT, one
-line for each file.
+fifth, or by one. It calculates spreadsheets: their numbers must be the same. What is refused at
+reading is listed with its line. Results are kept in OUT, one line for each file.
 
 "unseen": all files of the packages that are marked so; of those that are marked as fresh, half of
 the files by a hash of their names. They were not looked at before the figures of the documentation
@@ -43,7 +43,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import NamedTuple
 
-from zoo_readers import pages, structure
+from zoo_readers import numbers, pages, structure
 
 from dragoman.documents.document import Document, ReadOptions
 from dragoman.documents.formats import BY_ENDING, read
@@ -59,6 +59,7 @@ LARGEST = 60_000  # bytes
 LARGEST_ARCHIVE = 500_000
 LONGEST = 60  # seconds of CPU time for a file
 OFFICE = frozenset([".docx", ".odt", ".pptx", ".xlsx", ".ods", ".odp", ".doc", ".rtf"])
+SPREADSHEETS = frozenset([".xlsx", ".ods"])
 # The content that a file must have to be of the format of its suffix, or to have text.
 HOLDS = {".ts": b"<TS", ".svg": b"<text", ".xml": b"<string name="}
 TO = "de"
@@ -346,8 +347,22 @@ def in_libreoffice(out: Path, results: list[dict[str, str]]) -> None:
             line["outcome"], line["why"] = "BROKEN", "LibreOffice does not open it"
         elif abs(now - wanted) > max(1, 0.2 * wanted):
             line["outcome"], line["why"] = "PAGES", f"{wanted} pages became {now}"
+        elif before.suffix in SPREADSHEETS and (changed := changed_numbers(before, after)):
+            line["outcome"], line["why"] = "NUMBERS", changed
         if line["outcome"].isupper():
             print(f"{line['path']} ({line['file']}): {line['outcome']}: {line['why']}", flush=True)
+
+
+def changed_numbers(before: Path, after: Path) -> str:
+    """Return a cell that LibreOffice calculates differently, or an empty text."""
+    wanted, now = numbers(before), numbers(after)
+    if wanted == now:
+        return ""
+    again = numbers(before)  # NOW() and RAND() differ each time
+    for cell in sorted(wanted.keys() | now.keys()):
+        if wanted.get(cell) == again.get(cell) != now.get(cell):
+            return f"{cell}: {wanted.get(cell)} became {now.get(cell)}"
+    return ""
 
 
 def open_all(path: Path) -> None:

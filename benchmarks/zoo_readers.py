@@ -243,6 +243,7 @@ def of_workbook(raw: bytes) -> Structure:
 
 READERS: dict[str, Callable[[bytes], Structure]] = {
     ".rst": of_rst, ".tex": _pandoc("latex"), ".rtf": _pandoc("rtf"), ".md": _pandoc("gfm"),
+    ".mdx": _pandoc("gfm"),
     ".adoc": _blocks_by("asciidoctor", "-q", "-S", "secure", "-e", "-o", "-", "-"),
     ".html": of_page, ".htm": of_page, ".xhtml": of_page, ".epub": of_book,
     ".docx": of_word, ".pptx": of_slides, ".xlsx": of_workbook,
@@ -293,3 +294,32 @@ def _pages(pdf: Path) -> int:
     info = subprocess.run(["pdfinfo", str(pdf)], capture_output=True, text=True, check=False).stdout
     count = re.search(r"Pages:\s+(\d+)", info)
     return int(count[1]) if count else 0
+
+
+# LibreOffice calculates all formulas when it opens a file.
+_RECALCULATE = """<oor:items xmlns:oor="http://openoffice.org/2001/registry">
+<item oor:path="/org.openoffice.Office.Calc/Formula/Load">
+<prop oor:name="OOXMLRecalcMode" oor:op="fuse"><value>0</value></prop>
+<prop oor:name="ODFRecalcMode" oor:op="fuse"><value>0</value></prop></item></oor:items>"""
+_ALL_SHEETS = "csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,false,false,false,false,-1"
+_RESULT = re.compile(r"[-+]?\d[\d.,]*(?:E[-+]\d+)?%?|TRUE|FALSE|#[A-Z/0]+[!?]?|Err:\d+")
+
+
+def numbers(path: Path) -> dict[tuple[str, int, int], str]:
+    """Return the numbers, truth values and errors in all cells of a spreadsheet, calculated."""
+    with tempfile.TemporaryDirectory() as own:
+        settings = Path(own, "user", "registrymodifications.xcu")
+        settings.parent.mkdir()
+        settings.write_text(_RECALCULATE)
+        order = ["soffice", f"-env:UserInstallation=file://{own}", "--headless"]
+        order += ["--convert-to", _ALL_SHEETS, "--outdir", own, str(path)]
+        subprocess.run(order, capture_output=True, timeout=300, check=False)
+        cells = {}
+        for made in Path(own).glob("*.csv"):
+            sheet = made.name.removeprefix(path.stem)
+            with made.open(encoding="utf-8", errors="replace", newline="") as file:
+                for number, row in enumerate(csv.reader(file)):
+                    for column, value in enumerate(row):
+                        if _RESULT.fullmatch(value):
+                            cells[sheet, number, column] = value
+        return cells

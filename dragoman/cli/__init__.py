@@ -1,7 +1,7 @@
 """The command line: one small file per command."""
 
 _NAMES = (
-    "train", "prepare", "adapt", "extend", "translate", "synthesize", "serve", "evaluate",
+    "train", "prepare", "align", "adapt", "extend", "translate", "synthesize", "serve", "evaluate",
     "score", "cascade", "embed", "tokenize", "check", "info", "convert", "models",
     "mcp",
 )  # fmt: skip

@@ -1,7 +1,8 @@
-"""Where a command begins, and how errors leave it.
+"""The entry point of every command, and its exit status.
 
 Results go to standard output, everything else to standard error. Exit status: 0, 1 for a user's
-mistake (one line that names place, value and remedy), 2 for wrong usage.
+mistake (one line that names place, value and remedy), 2 for wrong usage, 3 if --strict finds
+results that need a look.
 """
 
 import errno

@@ -32,6 +32,13 @@ _COLUMN: list[str] | None = option(
     None, "Column of a table (csv, tsv), by name or number (repeatable)."
 )
 
+_ONLY_KEYS: list[str] | None = option(
+    None, "Translate what is under this key only (json, yaml, toml, properties; repeatable)."
+)
+_SKIP_KEYS: list[str] | None = option(
+    None, "Leave what is under this key, such as menu.* (repeatable)."
+)
+
 
 @dataclass(frozen=True)
 class TranslateOptions:
@@ -88,8 +95,12 @@ class TranslateOptions:
     format_: str = option("", "Format of the input, such as html; default: by the file's name.")
     glossary: str = option("", "File of terms: source TAB target, or target|target.")
     all_: bool = option(False, "Also translate what has a translation already (po, xliff).")
+    bilingual: bool = option(False, "Write each text of a document before its translation.")
     column: list[str] | None = _COLUMN
     encoding: str = option("", "Encoding of a text file that is not UTF-8 and declares none.")
+    only_keys: list[str] | None = _ONLY_KEYS
+    skip_keys: list[str] | None = _SKIP_KEYS
+    strict: bool = option(False, "Exit with 3 if any translation needs a look.")
     report: str = option(
         "",
         "Page to write for a document: texts and translations, doubtful ones first.",

@@ -7,6 +7,7 @@ time than importing them.
 import json
 import os
 import queue
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from dragoman.cli.translate import TranslateOptions
 from dragoman.config import Config
 from dragoman.convert.hub import model_folders
 from dragoman.decode.request import Request
-from dragoman.decode.translation import Candidate, Translation
+from dragoman.decode.translation import CUT, Candidate, Translation
 from dragoman.decode.translator import AHEAD, WINDOW_LINES, Translator, numbered
 from dragoman.errors import ConfigError, escaped
 from dragoman.storage.files import storage_errors, writing
@@ -58,7 +59,7 @@ def translate(options: TranslateOptions) -> None:
         config = translator.config
     request = _request(options, config)
     if documents and translator:
-        documents.translate(translator, request)
+        _end(options, documents.translate(translator, request))
         return
     show = Shown(
         options.nbest,
@@ -73,11 +74,18 @@ def translate(options: TranslateOptions) -> None:
         _translate_in_shards(options, request, show)
         return
     deferral = _deferral(options)
-    _translate_lines(
+    notes = _translate_lines(
         translator, request, show, options.texts, options.input_, options.output, deferral
     )
     if deferral:
         print(f"dragoman: {deferral.summary}.", file=sys.stderr)
+    _end(options, notes)
+
+
+def _end(options: TranslateOptions, findings: int) -> None:
+    """With --strict, end with a status of its own if something needs a look."""
+    if options.strict and findings:
+        sys.exit(3)
 
 
 def _check(options: TranslateOptions) -> None:
@@ -92,8 +100,8 @@ def _check(options: TranslateOptions) -> None:
         raise ConfigError(
             f"{folders[0]} is a folder: give a text, a document, or a file of lines with --input."
         )
-    if options.workers and options.memory:
-        raise ConfigError("--memory and --workers do not go together.")
+    if options.workers and (options.memory or options.strict):
+        raise ConfigError("--workers does not go together with --memory or --strict.")
     if options.defer_below and options.defer_share:
         raise ConfigError(
             "--defer-below and --defer-share say the same in two ways: give one of them."
@@ -118,7 +126,8 @@ def _documents(options: TranslateOptions, files: list[str]) -> "Documents":
     from dragoman.cli.translating_documents import Documents
     from dragoman.documents.document import ReadOptions
 
-    several = options.workers or options.nbest > 1 or options.json_ or options.sample
+    as_json = options.json_ and options.format_  # the document itself goes to standard output
+    several = options.workers or options.nbest > 1 or options.sample or as_json
     columns = options.alignments or options.confidence or options.prefix or options.defer_to
     if several or columns:
         raise ConfigError("a document is translated into one document: leave other outputs out.")
@@ -126,7 +135,15 @@ def _documents(options: TranslateOptions, files: list[str]) -> "Documents":
         raise ConfigError("--output is one file: leave it out, and each file gets a name.")
     if options.report and len(files) != 1:
         raise ConfigError("--report works with exactly one document.")
-    reading = ReadOptions(options.all_, tuple(options.column or ()), options.to, options.encoding)
+    reading = ReadOptions(
+        everything=options.all_,
+        columns=tuple(options.column or ()),
+        to=options.to,
+        encoding=options.encoding,
+        only_keys=tuple(options.only_keys or ()),
+        skip_keys=tuple(options.skip_keys or ()),
+        bilingual=options.bilingual,
+    )
     return Documents(
         files,
         options.format_,
@@ -135,6 +152,7 @@ def _documents(options: TranslateOptions, files: list[str]) -> "Documents":
         options.output,
         reading,
         options.report,
+        options.json_,
     )
 
 
@@ -144,7 +162,7 @@ def _in_shards(options: TranslateOptions, of_documents: bool) -> bool:
         return False
     # Devices and pipes are written line by line.
     to_file = _is_file(options.output) or _is_new(options.output)
-    plain = not of_documents and not options.memory
+    plain = not of_documents and not options.memory and not options.strict
     return bool(options.workers) or (_is_file(options.input_) and to_file and plain)
 
 
@@ -212,8 +230,10 @@ def _translate_lines(
     input_: str,
     output: str,
     deferral: "Deferral | None" = None,
-) -> None:
-    """Translate texts, or the lines of a file or of standard input as they arrive."""
+) -> int:
+    """Translate texts, or the lines of a file or of standard input as they arrive; return how many
+    need a look.
+    """
     translated = 0
     notes = 0
     with destination(output) as file, _progress(input_, output) as advance:
@@ -236,7 +256,8 @@ def _translate_lines(
             advance(len(written))
     if notes > NOTES_SHOWN:
         more = notes - NOTES_SHOWN
-        print(f"dragoman: {more:,} more lines were not translated.", file=sys.stderr)
+        print(f"dragoman: {more:,} more lines need a look.", file=sys.stderr)
+    return notes
 
 
 def _written_windows(
@@ -267,7 +288,7 @@ def _written_lines(
 
 def _written(shown: "Shown", translation: Translation) -> tuple[str, str]:
     """Format a translation, and return it with its note."""
-    return shown(translation), translation.note
+    return shown(translation), translation.note or (CUT if translation.is_cut else "")
 
 
 def _is_file(name: str) -> bool:
@@ -332,23 +353,24 @@ def arriving(lines: Iterable[str], most: int = WINDOW_LINES) -> Iterator[list[st
             return
 
 
+# A file name without a folder, or a path: report.xyz, ./report, notes/may.txt.
+_FILE_NAME = re.compile(
+    r"(?:\.{0,2}|~)/\S+|[^\s@]*[\w)-]\.(?:[a-z][a-z0-9]{1,9}|[A-Z][A-Z0-9]{2,4})", re.ASCII
+)
+
+
 def _is_document(text: str) -> bool:
-    """Tell whether an argument names a file; without an ending it is an ordinary word.
+    """Tell whether an argument names a file.
 
     A mistyped file name is refused, because it would come back as its own translation.
     """
     try:
-        ending, exists = Path(text).suffix, Path(text).is_file()
+        exists = Path(text).is_file()
     except (OSError, ValueError):  # too long for a name, say
         return False
-    if not ending:
-        return False
-    from dragoman.documents.formats import BY_ENDING
-
-    one_word = len(text.split()) == 1
-    if ending.lower() in BY_ENDING and one_word and not exists:
-        raise ConfigError(f"{text}: there is no such file.")
-    return exists
+    if not exists and _FILE_NAME.fullmatch(text) and "://" not in text:
+        raise ConfigError(f"{text}: there is no such file. Give a text on standard input instead.")
+    return exists and bool(Path(text).suffix)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Documents in `dragoman translate`: files of a known format, or texts of one."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dragoman.decode.request import Request
 from dragoman.decode.translator import Translator
 from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_NAME, format_of, translated_name
+from dragoman.documents.report import Report
 from dragoman.documents.sandbox import GENEROUS_LIMITS, FileSummary, Reader
 from dragoman.documents.translate import sentence_translator, with_target_language
 from dragoman.errors import ConfigError, escaped
@@ -30,6 +32,7 @@ class Documents:
     output: str
     options: ReadOptions
     report: str = ""
+    as_json: bool = False
 
     def beginning(self) -> str:
         """Return text of the first file, from which a language can be detected."""
@@ -38,16 +41,18 @@ class Documents:
         with Reader() as reader:
             return read_document(reader, self.files[0], self.options).sample
 
-    def translate(self, translator: Translator, request: Request) -> None:
+    def translate(self, translator: Translator, request: Request) -> int:
+        """Translate all documents; return how many texts need a look."""
         with Reader() as reader:
             if self.format:
-                self._translate_markup(translator, reader, request)
-            for name in self.files:
-                self._translate_file(translator, reader, request, name)
+                return self._translate_markup(translator, reader, request)
+            return sum(
+                self._translate_file(translator, reader, request, name) for name in self.files
+            )
 
     def _translate_file(
         self, translator: Translator, reader: Reader, request: Request, name: str
-    ) -> None:
+    ) -> int:
         """Translate a file into one named after the language, and write a report on request."""
         outline = read_document(reader, name, self.options)
         request = with_target_language(translator, outline.sample, request)
@@ -60,17 +65,22 @@ class Documents:
             translated = reader.translate(translate)
         with storage_errors(f"writing {path}"):
             write_atomically(Path(path), translated)
+        report = reader.report
         if self.report:
-            report = reader.report
             if request.glossary.terms:
                 languages = request.source_language, request.to
                 report = report.with_terms(lambda s, t: request.glossary.uses(s, t, *languages))
             page = report.as_page(Path(name).name)
             with storage_errors(f"writing {self.report}"):
                 write_atomically(Path(self.report), page.encode())
-        print(path)
+        if self.as_json:
+            print(_as_json(name, path, request.to, report))
+        else:
+            print(path)
+            _name_findings(report, name)
+        return len(report.findings)
 
-    def _translate_markup(self, translator: Translator, reader: Reader, request: Request) -> None:
+    def _translate_markup(self, translator: Translator, reader: Reader, request: Request) -> int:
         """Translate texts of a format, or one input, and write them to a file or standard
         output."""
         if self.format not in BY_NAME:
@@ -80,17 +90,34 @@ class Documents:
         if not raws:
             raws = [_file(self.input) if self.input else sys.stdin.buffer.read()]
         translated = b""
+        findings = 0
         for raw in raws:
             name = self.input or "the text"
             outline = reader.open(name, raw, self.format, self.options, GENEROUS_LIMITS)
             request = with_target_language(translator, outline.sample, request)
             translated += reader.translate(sentence_translator(translator, request))
+            findings += len(reader.report.findings)
+            _name_findings(reader.report, name)
         if self.output:
             with storage_errors(f"writing {self.output}"):
                 write_atomically(Path(self.output), translated)
         else:
             sys.stdout.buffer.write(translated)
             sys.stdout.buffer.flush()
+        return findings
+
+
+def _name_findings(report: Report, name: str) -> None:
+    """Say on standard error what needs a look."""
+    for line in report.summary(name):
+        print(f"dragoman: {escaped(line)}.", file=sys.stderr)
+
+
+def _as_json(name: str, path: str, to: str, report: Report) -> str:
+    fields = ("state", "place", "source", "target", "why")
+    findings = [{key: getattr(row, key) for key in fields} for row in report.findings]
+    found = {"file": name, "output": path, "to": to, "counts": report.counts, "findings": findings}
+    return escaped(json.dumps(found, ensure_ascii=False))
 
 
 def read_document(reader: Reader, name: str, options: ReadOptions) -> FileSummary:

@@ -214,7 +214,9 @@ class Pipeline:
                 count_words([pieces[i] for i in part.ids]) + len(part.left_out) for part, _ in parts
             ]
         candidates = joined([of_part for _, of_part in parts], words)
-        return Translation(text, candidates, match=match, adapted=self._is_adapted(parts))
+        is_cut = any(part.is_cut for part, _ in parts)
+        adapted = self._is_adapted(parts)
+        return Translation(text, candidates, match=match, adapted=adapted, is_cut=is_cut)
 
     def _is_adapted(self, parts: Sequence[tuple[Part, tuple[Candidate, ...]]]) -> bool:
         first, *others = self._engine.variants

@@ -17,6 +17,7 @@ from dragoman.text.masks import Mask, annotated, masked, words_as_masks
 from dragoman.text.numbers import in_24_hours
 from dragoman.text.segments import (
     begins_with_capital,
+    ends_sentence,
     is_in_capitals,
     sentence_case,
     split_sentences,
@@ -46,6 +47,7 @@ class Part(NamedTuple):
     left_out: tuple[int, ...] = ()  # words of the line that the text omits, such as "pm"
     all_pieces: bool = False  # it needs pieces that the shortlist leaves out
     masks: tuple[Mask, ...] = ()  # in the text that the model reads
+    is_cut: bool = False  # it ends within a sentence, which is too long for the model
 
 
 class Splitter:
@@ -248,10 +250,15 @@ class Splitter:
     def _pieces(self, whole: Part, texts: Sequence[str], request: Request) -> list[Part]:
         """Split a line into its sentences, and long sentences into pieces that fit."""
         fits = partial(self._fits, whole, self.longest(request))
-        fitting = [piece for text in texts for piece in split_to_fit(text, fits) if piece.strip()]
+        fitting: list[tuple[str, bool]] = []
+        for text in texts:
+            own = [piece for piece in split_to_fit(text, fits) if piece.strip()]
+            fitting += [(piece, not ends_sentence(piece)) for piece in own[:-1]]
+            fitting += [(piece, False) for piece in own[-1:]]
         # Words that the whole line omits are found again in their piece.
         pieces = [
-            whole._replace(number=n, text=text, left_out=()) for n, text in enumerate(fitting)
+            whole._replace(number=n, text=text, left_out=(), is_cut=is_cut)
+            for n, (text, is_cut) in enumerate(fitting)
         ]
         return self.encode(pieces, request)
 

@@ -13,6 +13,8 @@ from dragoman.text.codec import words_of_pieces
 from dragoman.text.translation_memory import EXACT, Match
 from dragoman.text.verbatim import reason_for_doubt
 
+CUT = "a sentence is too long for the model and was translated in parts"
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -40,8 +42,9 @@ class Translation(str):
     """The best translation of a text, a `str` with details such as alternatives and alignments.
 
     `source` is the source text, and `candidates` are its translations, best first. `note` gives the
-    reason if the text was not translated. `adapted` is true if an adapter translated it, and `by`
-    names the second translator if one was used.
+    reason if the text was not translated. `adapted` is true if an adapter translated it, `by` names
+    the second translator if one was used, and `is_cut` is true if a sentence was too long for the
+    model and translated in parts.
 
     >>> found = Translation("Guten Tag!", (Candidate("Hello!", -0.4), Candidate("Hi!", -1.2)))
     >>> found == "Hello!", found.score, found.alternatives
@@ -56,6 +59,7 @@ class Translation(str):
     match: Match | None  # in a translation memory; an exact one is the candidate itself
     adapted: bool
     by: str
+    is_cut: bool
 
     def __new__(
         cls,
@@ -65,16 +69,18 @@ class Translation(str):
         match: Match | None = None,
         adapted: bool = False,
         by: str = "",
+        is_cut: bool = False,
     ) -> "Translation":
         self = super().__new__(cls, candidates[0].text)
         self.source, self.candidates, self.note, self.match = source, candidates, note, match
-        self.adapted, self.by = adapted, by
+        self.adapted, self.by, self.is_cut = adapted, by, is_cut
         return self
 
     def __getnewargs__(  # type: ignore[override]
         self,
-    ) -> tuple[str, tuple[Candidate, ...], str, Match | None, bool, str]:
-        return self.source, self.candidates, self.note, self.match, self.adapted, self.by
+    ) -> tuple[str, tuple[Candidate, ...], str, Match | None, bool, str, bool]:
+        by = self.by
+        return self.source, self.candidates, self.note, self.match, self.adapted, by, self.is_cut
 
     @property
     def text(self) -> str:
@@ -120,6 +126,8 @@ class Translation(str):
         """An obvious error in it, or an empty string; always empty for untranslated texts."""
         if self.note or (self.match and self.match.similarity == EXACT):
             return ""
+        if self.is_cut:
+            return CUT
         return reason_for_doubt(self.source, self.text)
 
     @property

@@ -13,21 +13,24 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from dragoman.documents import office, web
 from dragoman.documents.document import (
     BY_REFERENCE,
     Document,
     DocumentError,
+    LeftText,
     ReadOptions,
     Span,
     collect_segments,
     decode_text,
     encode_text,
+    left_texts,
     splice,
 )
 from dragoman.documents.segment import Segment, plain_text
+from dragoman.documents.spreadsheets import CALCULATION, COMPARED, IN_FORMULA, calculated_texts
 
 MOST_BYTES = 2**28  # of all members together, unpacked
 MOST_MEMBERS = 20_000
@@ -58,18 +61,8 @@ class _Member(NamedTuple):
     name_language: Callable[[str, str], str] | None
 
 
-Members: TypeAlias = dict[str, bytes]
-"""The content of the relevant members, by name."""
-# Members with the column names of tables and pivot tables.
-_TABLE = re.compile(r"xl/tables/[^/]+\.xml|xl/pivotCache/[^/]+\.xml")
-
-
-def _reader(
-    *parts: _Part, kept: Callable[[Members], frozenset[str]] = lambda members: frozenset()
-) -> Callable[[bytes, ReadOptions], Document]:
-    """Return the reader of a format with these parts. `kept` returns texts that other members refer
-    to.
-    """
+def _reader(*parts: _Part) -> Callable[[bytes, ReadOptions], Document]:
+    """Return the reader of a format with these parts."""
     patterns = [re.compile(part.members) for part in parts]
 
     def part_of(name: str) -> _Part | None:
@@ -79,7 +72,7 @@ def _reader(
         return next(matching, None)
 
     def read(raw: bytes, options: ReadOptions) -> Document:
-        return _read(raw, part_of, kept, options)
+        return _read(raw, part_of, options)
 
     return read
 
@@ -91,18 +84,6 @@ def _drawn(folder: str) -> _Part:
 
 
 _PROPERTIES = _Part(r"docProps/core\.xml|meta\.xml", office.property_spans, office.name_property)
-
-
-def _table_columns(members: Members) -> frozenset[str]:
-    """Return the column names of tables, which must equal their cells, or Excel calls the workbook
-    damaged.
-    """
-    return frozenset(
-        name
-        for member, content in members.items()
-        if _TABLE.fullmatch(member)
-        for name in office.column_names(decode_text(content)[0])
-    )
 
 
 read_docx = _reader(
@@ -132,9 +113,9 @@ read_xlsx = _reader(
     _Part(
         r"xl/sharedStrings\.xml|xl/worksheets/[^/]+\.xml|xl/comments\d*\.xml", office.excel_spans
     ),
+    _Part(r"xl/workbook\.xml", name_language=office.recalculate),
     _drawn("xl"),
     _PROPERTIES,
-    kept=_table_columns,
 )
 read_odf = _reader(
     _Part(r"(?:.*/)?content\.xml|styles\.xml", office.opendocument_spans, office.name_opendocument),
@@ -147,31 +128,31 @@ read_epub = _reader(
 )
 
 
-def _read(
-    raw: bytes,
-    part_of: Callable[[str], _Part | None],
-    kept: Callable[[Members], frozenset[str]],
-    options: ReadOptions,
-) -> Document:
-    # Tables of Excel are read, too: their column names must not change.
-    infos, members = _unpacked(raw, lambda name: bool(part_of(name) or _TABLE.fullmatch(name)))
-    kept_texts = kept(members)
+def _read(raw: bytes, part_of: Callable[[str], _Part | None], options: ReadOptions) -> Document:
+    infos, members = _unpacked(raw, lambda name: bool(part_of(name) or CALCULATION.fullmatch(name)))
+    calculated = calculated_texts(members)
     # Segments of all members, in the order of the archive.
     texts: dict[str, _Member] = {}
     segments: list[Segment] = []
+    places: list[str] = []
+    left = [LeftText(text, IN_FORMULA) for text in calculated.in_formulas]
     for name in list(members):  # popped, so that bytes and text are not both in memory
         part, content = part_of(name), members.pop(name)
         if part is None:
             continue
         text, encoding = _decoded(content)
         try:
-            spans, inside = collect_segments(
-                span for span in part.find(text) if plain_text(span.segment) not in kept_texts
-            )
+            found = [
+                span._replace(left=COMPARED) if calculated.has(plain_text(span.segment)) else span
+                for span in part.find(text)
+            ]
         except DocumentError as error:
             raise DocumentError(f"{name} in it: {error}") from None
+        spans, inside = collect_segments(found)
+        left += [one._replace(place=name) for one in left_texts(text, found)]
         texts[name] = _Member(text, encoding, spans, part.name_language)
         segments += inside
+        places += [name] * len(inside)
     names = {info.filename for info in infos}
     if not texts and OPEN_PACKAGING not in names:  # a presentation may have no slides
         raise DocumentError("it lacks the files that make up such a document.")
@@ -195,7 +176,7 @@ def _read(
                 target.writestr(_like(info), content)
         return out.getvalue()
 
-    return Document(segments, write)
+    return Document(segments, write, places=places, left=left)
 
 
 def _decoded(content: bytes) -> tuple[str, str]:

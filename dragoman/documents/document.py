@@ -14,11 +14,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dragoman.documents.segment import (
+    BOTH,
     Code,
     Kind,
     Segment,
     has_words,
     normalize,
+    plain_text,
     serialize,
     word_set,
 )
@@ -37,7 +39,9 @@ class Span(NamedTuple):
     """A range of a text, the segment in it, and how to write that segment.
 
     `inner` holds spans inside the segment's codes, such as the title of a link. Their offsets count
-    from the beginning of their code.
+    from the beginning of their code. `line_break` separates a text from its translation in a file
+    with both; without one, a slash does. `left` gives the reason if the text is not to be
+    translated; it is empty if that is certain, as for a code.
     """
 
     start: int
@@ -45,6 +49,8 @@ class Span(NamedTuple):
     segment: Segment
     write: Callable[[Segment], str] = serialize
     inner: tuple[tuple[str, "Span"], ...] = ()
+    line_break: str = ""
+    left: str | None = None
 
     def moved(self, distance: int) -> "Span":
         return self._replace(start=self.start + distance, end=self.end + distance)
@@ -57,7 +63,9 @@ class ReadOptions:
     `everything`: translate messages that have a translation already (PO, XLIFF). `columns`: columns
     of a table, by name or number; empty for all. `to`: code of the target language, for formats
     that state it. `encoding`: of a text file that is neither UTF-8 nor declares its encoding.
-    `ignored`: names of tags whose content is kept, in tagged text.
+    `ignored`: names of tags whose content is kept, in tagged text. `only_keys`, `skip_keys`: keys
+    of message files whose values are translated, or left; patterns such as `menu.*`. `bilingual`:
+    write each text before its translation.
     """
 
     everything: bool = False
@@ -65,6 +73,17 @@ class ReadOptions:
     to: str = ""
     encoding: str = ""
     ignored: tuple[str, ...] = ()
+    only_keys: tuple[str, ...] = ()
+    skip_keys: tuple[str, ...] = ()
+    bilingual: bool = False
+
+
+class LeftText(NamedTuple):
+    """A text that a reader does not offer for translation, and why."""
+
+    text: str
+    why: str
+    place: str = ""
 
 
 class QualityWarning(NamedTuple):
@@ -81,12 +100,16 @@ NO_WARNING = QualityWarning("")
 class Document:
     """A file's segments, and the function that writes the file with translated segments.
 
-    `warnings` collects what is doubtful about translations, by source segment.
+    `warnings` collects what is doubtful about translations, by source segment. `places` tells where
+    each segment is: a line of a text file, or a member of an archive. `left` has the texts that are
+    not to be translated.
     """
 
     segments: list[Segment]
     write: Callable[[Sequence[Segment]], bytes]
     warnings: dict[Segment, QualityWarning] = field(default_factory=dict)
+    places: Sequence[str] = ()
+    left: Sequence[LeftText] = ()
 
 
 FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
@@ -94,12 +117,33 @@ FindSpans = Callable[[str, ReadOptions], Iterable[Span]]
 
 def collect_segments(spans: Iterable[Span]) -> tuple[list[Span], list[Segment]]:
     """Return the spans that have something to translate, in order, and all of their segments."""
-    selected = [span for span in spans if has_words(span.segment) or span.inner]
+    selected = [s for s in spans if s.left is None and (has_words(s.segment) or s.inner)]
     selected.sort(key=lambda span: span.start)
     # splice() relies on it.
     for before, after in pairwise(selected):
         assert before.end <= after.start, "spans do not overlap"
     return selected, [segment for span in selected for segment in _segments(span)]
+
+
+def lines_of(text: str, spans: Sequence[Span]) -> list[str]:
+    """Return the line of each segment of these spans, which are in order."""
+    lines: list[str] = []
+    line, at = 1, 0
+    for span in spans:
+        line += text.count("\n", at, span.start)
+        at = span.start
+        lines += [f"line {line}"] * len(_segments(span))
+    return lines
+
+
+def left_texts(text: str, spans: Iterable[Span]) -> list[LeftText]:
+    """Return the texts of spans that are not to be translated."""
+    left = [span._replace(inner=()) for span in spans if span.left is not None]
+    left = sorted((s for s in left if has_words(s.segment)), key=lambda span: span.start)
+    return [
+        LeftText(plain_text(span.segment), span.left or "", place)
+        for span, place in zip(left, lines_of(text, left), strict=True)
+    ]
 
 
 def _segments(span: Span) -> list[Segment]:
@@ -133,6 +177,9 @@ def _written(text: str, span: Span, segments: Iterator[Segment]) -> str:
         # offset loses nothing.
         edits.setdefault(raw, {})[inner.start] = (inner.start, inner.end, new)
     changed = {raw: _edited(raw, sorted(of_raw.values())) for raw, of_raw in edits.items()}
+    if BOTH in segment:
+        both = BOTH._replace(raw=span.line_break) if span.line_break else " / "
+        segment = tuple(both if item == BOTH else item for item in segment)
     after = tuple(
         item._replace(raw=changed.get(item.raw, item.raw)) if isinstance(item, Code) else item
         for item in segment
@@ -154,7 +201,8 @@ def text_document(
     the language that a text states. `encoding` is the format's default.
     """
     text, encoding = decode_text(raw, options.encoding or encoding)
-    spans, segments = collect_segments(find(text, options))
+    found = list(find(text, options))
+    spans, segments = collect_segments(found)
 
     def write(translated: Sequence[Segment]) -> bytes:
         after = splice(text, spans, translated)
@@ -162,7 +210,7 @@ def text_document(
             after = name_language(after, options.to)
         return encode_text(after, encoding, errors)
 
-    return Document(segments, write)
+    return Document(segments, write, places=lines_of(text, spans), left=left_texts(text, found))
 
 
 _BOMS = {
@@ -239,6 +287,7 @@ def block_spans(
     edge_kinds: Container[Kind],
     collapse: Callable[[str], str],
     write: Callable[[Segment], str],
+    line_break: str = "",
 ) -> Iterator[Span]:
     """Yield the span of a block of items, which are given with their ranges in the text.
 
@@ -269,7 +318,7 @@ def block_spans(
         item_start, item_end, item = items[bisect_right(starts, span.start) - 1]
         if isinstance(item, Code) and span.start < item_end:
             in_codes.append((item.raw, span.moved(-item_start)))
-    yield Span(start, end, segment, keep_edges(text[start:end], write), tuple(in_codes))
+    yield Span(start, end, segment, keep_edges(text[start:end], write), tuple(in_codes), line_break)
 
 
 def keep_edges(original: str, write: Callable[[Segment], str]) -> Callable[[Segment], str]:

@@ -1,8 +1,8 @@
 """The table of document formats, and reading a file in one of them."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from dragoman.documents import (
     prose,
     rst,
     rtf,
+    subtitles,
     tables,
     tagged,
     tex,
@@ -34,7 +35,7 @@ from dragoman.documents.document import (
     ReadOptions,
     text_document,
 )
-from dragoman.documents.segment import Segment
+from dragoman.documents.segment import Kind, Segment, with_source
 from dragoman.documents.structure_check import checked_document
 from dragoman.errors import DragomanError, MissingPackageError
 
@@ -63,7 +64,7 @@ _DOCX = f"{_OFFICE}.wordprocessingml.document"
 FORMATS = (
     Format("text", (".txt",), _text(prose.text_spans)),
     Format("html", (".html", ".htm", ".xhtml"), web.read, "text/html"),
-    Format("markdown", (".md", ".markdown"), _text(markdown.find_spans), "text/markdown"),
+    Format("markdown", (".md", ".mdx", ".markdown"), _text(markdown.find_spans), "text/markdown"),
     Format("docx", (".docx",), archive.read_docx, _DOCX),
     Format("pptx", (".pptx",), archive.read_pptx, f"{_OFFICE}.presentationml.presentation"),
     Format("xlsx", (".xlsx",), archive.read_xlsx, f"{_OFFICE}.spreadsheetml.sheet"),
@@ -71,8 +72,8 @@ FORMATS = (
     Format("ods", (".ods",), archive.read_odf, "application/vnd.oasis.opendocument.spreadsheet"),
     Format("odp", (".odp",), archive.read_odf, "application/vnd.oasis.opendocument.presentation"),
     Format("epub", (".epub",), archive.read_epub, "application/epub+zip"),
-    Format("srt", (".srt",), _text(prose.subtitle_spans), "application/x-subrip"),
-    Format("vtt", (".vtt",), _text(prose.subtitle_spans), "text/vtt"),
+    Format("srt", (".srt",), _text(subtitles.subtitle_spans), "application/x-subrip"),
+    Format("vtt", (".vtt",), _text(subtitles.subtitle_spans), "text/vtt"),
     Format("po", (".po", ".pot"), _PO, "text/x-gettext-translation"),
     Format("xliff", (".xlf", ".xliff"), _XLIFF, "application/xliff+xml"),
     Format("android", (".xml",), _xml(xml_messages.android_spans), "application/xml"),
@@ -93,7 +94,7 @@ FORMATS = (
     Format("strings", (".strings",), apple.read_strings),
     Format("xcstrings", (".xcstrings",), _text(apple.catalog_spans), "application/json"),
     Format("toml", (".toml",), _text(messages.toml_spans), "application/toml"),
-    Format("ass", (".ass", ".ssa"), _text(prose.ass_spans), "text/x-ssa"),
+    Format("ass", (".ass", ".ssa"), _text(subtitles.ass_spans), "text/x-ssa"),
     Format("rtf", (".rtf",), rtf.read, "application/rtf"),
     Format("eml", (".eml",), mail.read, "message/rfc822"),
     Format("doc", (".doc",), converted.read_doc, _DOCX, ".docx"),
@@ -155,6 +156,18 @@ def translated_name(name: str, to: str) -> str:
     return str(path.with_name(f"{stem}.{to}{ending}"))
 
 
+def text_rows(path: str, format_: str) -> Iterator[list[str]]:
+    """Yield the texts of a file without its codes, except those that are read as words."""
+    document = read(path, Path(path).read_bytes(), format_named(format_))
+    for segment in document.segments:
+        words = (
+            item if isinstance(item, str) else item.raw if item.kind is Kind.WORD else " "
+            for item in segment
+            if isinstance(item, str) or item.kind in (Kind.WORD, Kind.BREAK)
+        )
+        yield ["".join(words)]
+
+
 def read(name: str, raw: bytes, format_: Format, options: ReadOptions = ReadOptions()) -> Document:
     """Read a document that never writes a broken file; errors name the file."""
 
@@ -170,10 +183,19 @@ def read(name: str, raw: bytes, format_: Format, options: ReadOptions = ReadOpti
         before, written_as = document.write(document.segments), BY_ENDING[format_.becomes]
     whole = checked_document(document, before, written_as.name, written_as.read, options)
 
+    def _bilingual(translated: Sequence[Segment]) -> bytes:
+        # The file is compared with one that has each translated text twice.
+        pairs = [*zip(document.segments, translated, strict=True)]
+        twice = [s if s == t else (*s, *with_source((), s)) for s, t in pairs]
+        doubled = document.write(twice)
+        checked = checked_document(document, doubled, written_as.name, written_as.read, options)
+        return checked.write([with_source(s, t) for s, t in pairs])
+
     def write(translated: Sequence[Segment]) -> bytes:
         try:
-            return whole.write(translated)
+            after = whole.write(translated)
+            return _bilingual(translated) if options.bilingual else after
         except DocumentError as error:
             raise named(error) from None
 
-    return Document(document.segments, write)
+    return replace(document, write=write)

@@ -38,11 +38,14 @@ _SMALL_WORDS = _ARTICLES | word_set(
 
 
 class SentenceResult(NamedTuple):
-    """A sentence's translation, its word links as (source, target) pairs, and its confidence."""
+    """A sentence's translation, its word links as (source, target) pairs, its confidence, and a
+    reason to look at it.
+    """
 
     text: str
     links: tuple[tuple[int, int], ...] = ()
     confidence: float = 1.0
+    why: str = ""
 
 
 @dataclass
@@ -80,6 +83,7 @@ class MaskedSegment:
         whole = "".join(texts(segment))
         node, depth, number = self.root, 0, 0
         self.too_deep = False
+        self.doubtful: list[str] = []  # tags that may enclose other words than in the source
         self.text = ""
         for item in segment:
             if isinstance(item, str):
@@ -123,7 +127,9 @@ class MaskedSegment:
                     return None
                 places[stand_in] = spans[0]
         if self.has_tags:
-            _TagPlacer(self, target, results, places).place()
+            placer = _TagPlacer(self, target, results, places)
+            placer.place()
+            self.doubtful = placer.doubtful
         self.root.span = (0, len(target))
         items = _rendered(self.root, target, places)
         if items is None or any(
@@ -148,6 +154,7 @@ class _TagPlacer:
         self.target_words = [match.span() for match in WORD.finditer(target)]
         self.links = self._links(masked, results)  # target word to source word
         self._parts = Counter(_PARTS.findall(masked.text)), Counter(_PARTS.findall(target))
+        self.doubtful: list[str] = []
         self.stand_ins = {  # by the target word that contains them
             self._target_word_at(start): stand_in for stand_in, (start, _) in places.items()
         }
@@ -209,6 +216,9 @@ class _TagPlacer:
             start, end = self._without_articles(child, parent, start, end)
         if start == end and own:
             start, end = self._proportional_word(own, scores)
+        words = _PARTS.findall(self.source[child.start : child.end].lower())
+        if child.opening and max(scores[start:end], default=0.0) < 1.0 and {*words} - _SMALL_WORDS:
+            self.doubtful.append(child.opening.raw)
         child.first, child.last = parent.first + start, parent.first + end
         if start == end:  # an empty element is placed like a mark
             at = self._position(child.start, parent)

@@ -5,21 +5,23 @@ several lines becomes one line.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from dragoman.documents import web
 from dragoman.documents.document import ReadOptions, Span
 from dragoman.documents.line_markup import unwrap
+from dragoman.documents.markdown_dialects import common_text
 from dragoman.documents.segment import Code, Kind, Segment, normalize, serialize
 from dragoman.errors import needs_package
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)\r?\n.*?\r?\n\1[ \t]*(?:\r?\n|\Z)", re.S)
-_LINE = re.compile(r".*?(?:\r\n|\n|\Z)", re.S)
 # Inline markup. Of code and comments it has only the beginning: their ends may be far away or
 # missing, and searching for each of them would take quadratic time.
 _INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
-    r"|(?P<ticks>(?<!`)`++)"
+    r"|(?P<ticks>(?:\{[\w:+.-]+\})?(?<!`)`++)"  # perhaps with a role of MyST
+    r"|(?P<attributes>[ \t]?\{[:#.][^{}\n]*\})|(?P<task>\A(?:\[[ xX]\](?=\s)|#{1,6}\s++))"
     r"|(?P<math>\$[^$\s][^$\n]*+\$|\$\$[^$]++\$\$)"
     r"|(?P<image>!\[(?:[^\]!]|!(?!\[))*+\](?:\([^()\s]*(?:\([^()]*\)[^()\s]*)*(?:\s+\"[^\"]*\")?\)|\[[^\]]*\]))"
     r"|(?P<auto><[A-Za-z][A-Za-z0-9+.-]*:[^<>\s]*>|<[^<>\s@]+@[^<>\s]+>)"
@@ -31,68 +33,110 @@ _INLINE = re.compile(
     r"|(?P<end>(?:(?<! ) {2,}+|\\)\r?\n[ \t]*+)",
     re.S,
 )
+# A link to a heading of the same page, and what a heading's name does not have.
+_LINK_TO_HEADING = re.compile(r"(?:\]\(|\]:[ \t]*|href=[\"'])#([^()\s\"'<>]++)")
+_NOT_IN_NAME = re.compile(r"\]\([^()]*\)|<[^<>]*>|[^\w\- ]")
 # The beginning of a list item, a heading or a quotation.
-_BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=\s|$)|[-+*](?=\s|$)|#{1,6}(?=\s|$)|>")
+_BLOCK = re.compile(r"(?P<number>\d{1,9})[.)](?=[ \t]|$)|[-+*](?=[ \t]|$)|#{1,6}(?=[ \t]|$)|>")
 
 
 def find_spans(text: str, options: ReadOptions = ReadOptions()) -> Iterator[Span]:
     with needs_package("markdown_it", "documents"):
         from markdown_it import MarkdownIt
 
-    front = _FRONT_MATTER.match(text)
-    start = front.end() if front else 0
-    lines = [match.span() for match in _LINE.finditer(text, start) if match[0]]
     if "\r" in text.replace("\r\n", ""):  # the parser counts lines differently then
         return
+    front = _FRONT_MATTER.match(text)
+    at = front.end() if front else 0
+    lines, tags = common_text(text, at)
+    for begin, end in tags:
+        for span in web.attribute_spans(text[begin:end]):
+            yield span.moved(begin)
+    starts = [*(line.start for line in lines), len(text)]
     # Only blocks: the parser's own inline rules are not needed, and may take quadratic time.
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
-    tokens = parser.parse(text[start:])
-    at = start
-    for token in tokens:
+    if tags:  # in MDX, indented text is no code
+        parser.disable("code")
+    linked = frozenset(_LINK_TO_HEADING.findall(text))
+    before = ""
+    for token in parser.parse("\n".join(line.content for line in lines)):
         # Closing tokens have no lines.
         if token.map is None:
             continue
         first, last = token.map
         if first >= len(lines):
             continue
-        at = max(at, lines[first][0])
-        end = lines[min(last, len(lines)) - 1][1]
+        at = max(at, starts[first])
+        end = starts[min(last, len(lines))]
         if token.type == "html_block":
-            start_of_block = lines[first][0]
-            for span in web.find_spans(text[start_of_block:end]):
-                yield span.moved(start_of_block)
+            block = text[starts[first] : end]
+            for span in web.find_spans(block):
+                yield span.moved(starts[first])
             at = end
         elif token.type == "inline" and token.content.strip():
-            content = _inline_span(text, at, end, token.content)
+            content = _inline_span(text, at, starts[first : last + 1], token.content)
+            name = heading_name(token.content)
+            if content and before == "heading_open" and name in linked:
+                content = content._replace(write=partial(_named, name=name, write=content.write))
             if content is not None:
                 yield content
                 at = content.end
+        before = token.type
 
 
-def _inline_span(text: str, start: int, end: int, content: str) -> Span | None:
-    """Return the span of a block's content; None if the file writes it differently, as with
-    escapes.
+def heading_name(content: str) -> str:
+    """Return the name that pages give to a heading, by which links find it.
+
+    >>> heading_name("What's *new*?")
+    'whats-new'
+    """
+    return _NOT_IN_NAME.sub("", content.lower()).replace(" ", "-")
+
+
+def _named(segment: Segment, name: str, write: Callable[[Segment], str]) -> str:
+    """Write a heading that links point to; under its new name they would not find it."""
+    text = write(segment)
+    return text if heading_name(text) == name else f'<a id="{name}"></a>{text}'
+
+
+def _inline_span(text: str, at: int, starts: list[int], content: str) -> Span | None:
+    """Return the span of a block's content; None if the file writes it differently. `starts`: of
+    its lines, and of the line after it.
 
     The content is found line by line, since marks of a list or a quotation may come between lines.
     """
-    begin = at = -1
-    for line in content.split("\n"):
+    begin = at_end = -1
+    joint = "\n"
+    for number, line in enumerate(content.split("\n")):
         line = line.strip()
-        offset = text.find(line, at if at >= 0 else start, end)
+        at = max(at, starts[min(number, len(starts) - 1)])
+        offset = text.find(line, at, starts[-1])
+        if offset < 0:  # the parser has removed the escapes of a table's cell
+            line = content = line.replace("|", "\\|")
+            offset = text.find(line, at, starts[-1])
         if offset < 0:
             return None
+        if number == 1:  # the end of a line, and the marks before the next one
+            joint = text[at_end:offset].lstrip(" \t\\")
         begin = offset if begin < 0 else begin
-        at = offset + len(line)
-    return Span(begin, at, segment_of(content), lambda s: _written(s, content))
+        at = at_end = offset + len(line)
+    is_quoted = text[begin - 1 : begin] == text[at : at + 1] == '"'
+    segment = segment_of(content)
+    write = partial(_written, before=content, joint=joint, is_quoted=is_quoted)
+    return Span(begin, at, segment, write, line_break="<br/>")
 
 
-def _written(segment: Segment, before: str) -> str:
-    """Write a segment; escape a text that begins like a block, as "5. Mai" does, unless its source
-    began the same way.
+def _written(segment: Segment, before: str, joint: str, is_quoted: bool) -> str:
+    """Write a segment, with the file's joint of lines inside its codes and breaks; escape a text
+    that begins like a block, as "5. Mai" does, unless its source began the same way. A title in
+    quotation marks cannot contain them.
     """
-    text = serialize(segment)
+    text = serialize(segment).replace("\n", joint)
+    if is_quoted:
+        return text.replace('"', "'")
     block = _BLOCK.match(text)
-    if block is None or before.startswith(block[0]):
+    own = _BLOCK.match(before)
+    if block is None or (own and own[0] == block[0]):
         return text
     return f"{block['number'] or ''}\\{text[len(block['number'] or '') :]}"
 
@@ -126,7 +170,8 @@ def segment_of(content: str) -> Segment:
             case "end":
                 items.append(Code(raw, Kind.BREAK))
             case _:
-                items.append(Code(raw, Kind.MARK if mark.lastgroup == "note" else Kind.WORD))
+                is_word = mark.lastgroup not in ("note", "attributes", "task")
+                items.append(Code(raw, Kind.WORD if is_word else Kind.MARK))
     return normalize([*items, unwrap(content[start:])])
 
 
@@ -143,12 +188,13 @@ def _inline_marks(content: str) -> Iterator[tuple[re.Match[str], int]]:
     while mark := _INLINE.search(content, at):
         at = end = mark.end()
         if mark.lastgroup == "ticks":
-            offsets = ticks_left.get(mark[0], [])
+            run = mark[0][mark[0].index("`") :]
+            offsets = ticks_left.get(run, [])
             while offsets and offsets[-1] < at:
                 offsets.pop()
             if not offsets:
                 continue
-            end = offsets[-1] + len(mark[0])
+            end = offsets[-1] + len(run)
         elif mark.lastgroup == "comment":
             if last_comment < at:
                 continue

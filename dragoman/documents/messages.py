@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dragoman.documents import markdown
+from dragoman.documents.codes import Value, without_codes
 from dragoman.documents.document import (
     DocumentError,
     ReadOptions,
@@ -111,32 +112,40 @@ def name_locale(text: str, language: str) -> str:
 def json_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     load_json(text)
     write = json_writer(text)
-    for string in _json_strings(text):
+    values = (
+        Value(string.path, Span(string.start, string.end, (string.value,), write))
+        for string in _json_strings(text)
         # "@key" describes another message in Flutter's files, "$schema" is an address.
-        if not any(isinstance(step, str) and step.startswith(("@", "$")) for step in string.path):
-            yield Span(string.start, string.end, (string.value,), write)
+        if not any(isinstance(step, str) and step.startswith(("@", "$")) for step in string.path)
+    )
+    return without_codes(values, options)
 
 
 def notebook_spans(text: str, options: ReadOptions) -> Iterator[Span]:
-    """Find the Markdown cells of a Jupyter notebook."""
-    if not isinstance(load_json(text), dict):
-        raise DocumentError("not a Jupyter notebook.")
-    cells: dict[int, list[JsonPlace]] = {}
-    kinds: dict[int, str] = {}
+    """Find the Markdown cells of a Jupyter notebook, and the headings of an older one."""
+    notebook = load_json(text)
+    # Before version 4, the cells were in worksheets.
+    if not isinstance(notebook, dict) or not {"cells", "worksheets"} & notebook.keys():
+        raise DocumentError("not a Jupyter notebook: it has no cells.")
+    sources: dict[tuple[str | int, ...], list[JsonPlace]] = {}
+    kinds: dict[tuple[str | int, ...], str] = {}
     for string in _json_strings(text):
-        match string.path:
-            case ("cells", int(number), "cell_type"):
-                kinds[number] = string.value
-            case ("cells", int(number), "source", *_):
-                cells.setdefault(number, []).append(string)
-    for number, lines in cells.items():
-        if kinds.get(number) != "markdown":
+        if "cells" not in string.path:
+            continue
+        size = string.path.index("cells") + 2  # of the path to a cell, with its number
+        cell, key = string.path[:size], string.path[size : size + 1]
+        if key == ("cell_type",):
+            kinds[cell] = string.value
+        elif key == ("source",):
+            sources.setdefault(cell, []).append(string)
+    for place, lines in sources.items():
+        if kinds.get(place) not in ("markdown", "heading"):
             continue
         # The characters between two strings of a cell: quotes, a comma and an indent.
         between = text[lines[0].end : lines[1].start] if len(lines) > 1 else ""
-        cell = "".join(line.value for line in lines)
-        inner = tuple((cell, span) for span in markdown.find_spans(cell))
-        segment, write = (Code(cell, Kind.MARK),), _cell_writer(json_writer(text), between)
+        source = "".join(line.value for line in lines)
+        inner = tuple((source, span) for span in markdown.find_spans(source))
+        segment, write = (Code(source, Kind.MARK),), _cell_writer(json_writer(text), between)
         yield Span(lines[0].start, lines[-1].end, segment, write, inner)
 
 
@@ -160,6 +169,10 @@ _YAML_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "n
 
 
 def yaml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    return without_codes(_yaml_values(text), options)
+
+
+def _yaml_values(text: str) -> Iterator[Value]:
     with needs_package("yaml", "documents"):
         import yaml
     offset = len(text) - len(text.removeprefix("\ufeff"))
@@ -178,22 +191,23 @@ def yaml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
     except RecursionError:
         raise DocumentError("it is nested too deeply.") from None
     seen: set[int] = set()  # an anchored node is reached again through each alias
-    stack = [tree for tree in trees if tree is not None]
+    stack: list[tuple[tuple[str | int, ...], Any]]
+    stack = [((), tree) for tree in trees if tree is not None]
     while stack:
-        node = stack.pop()
+        path, node = stack.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            stack += [value for _, value in node.value]
+            stack += [((*path, str(key.value)), value) for key, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
-            stack += node.value
+            stack += [((*path, number), value) for number, value in enumerate(node.value)]
         # The tag is resolved: numbers, dates and booleans have others.
         elif node.tag == "tag:yaml.org,2002:str":
             start, end = node.start_mark.index + offset, node.end_mark.index + offset
             properties = _YAML_PROPERTIES.match(text, start, end)
             start = properties.end() if properties else start
-            yield _scalar(text[start:end], node.value, node.style, start, end)
+            yield Value(path, _scalar(text[start:end], node.value, node.style, start, end))
 
 
 def _scalar(raw: str, value: str, style: str | None, start: int, end: int) -> Span:
@@ -240,6 +254,10 @@ _TOML_TOKEN = re.compile(
 
 
 def toml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
+    return without_codes(_toml_values(text), options)
+
+
+def _toml_values(text: str) -> Iterator[Value]:
     """Find every string that is a value: after an equals sign, by itself or in a list."""
     offset = len(text) - len(text.removeprefix("\ufeff"))
     try:
@@ -250,22 +268,30 @@ def toml_spans(text: str, options: ReadOptions) -> Iterator[Span]:
         raise DocumentError("it is nested too deeply.") from None
     is_value = False
     inside: list[str] = []  # open brackets and braces of values
+    table = key = ""
+    begin = offset  # of the key
     for token in _TOML_TOKEN.finditer(text, offset):
         match token[0]:
             case "=":
                 is_value = True
+                key = text[begin : token.start()].strip(" \t\"'")
             # Brackets outside of values are table headers.
+            case "[" if not inside and not is_value:
+                table = text[token.end() : text.find("]", token.end())].strip("[ ")
             case "[" | "{" if is_value:
                 inside.append(token[0])
                 is_value = token[0] == "["
+                begin = token.end()
             case "]" | "}" if inside:
                 inside.pop()
                 is_value = inside[-1:] == ["["]
             case "," | "\n":
                 is_value = inside[-1:] == ["["]
+                begin = token.end()
             case raw if raw[0] in "\"'" and is_value:
                 value = tomllib.loads(f"x = {raw}")["x"]
-                yield Span(*token.span(), (value,), _toml_writer(raw))
+                span = Span(*token.span(), (value,), _toml_writer(raw))
+                yield Value((*table.split("."), *key.split(".")), span)
 
 
 def _toml_writer(raw: str) -> Callable[[Segment], str]:
@@ -298,7 +324,7 @@ def _toml_writer(raw: str) -> Callable[[Segment], str]:
 
 # An entry of a properties file. Its value may continue after a backslash at the end of a line.
 _PROPERTY = re.compile(
-    r"^[ \t\f]*+(?![#!])(?:[^\s:=\\]|\\.)++[ \t\f]*+[:=]?+[ \t\f]*+"
+    r"^[ \t\f]*+(?![#!])(?P<key>(?:[^\s:=\\]|\\.)++)[ \t\f]*+[:=]?+[ \t\f]*+"
     r"(?P<value>(?:[^\\\r\n]++|\\\r\n|\\[\s\S])*+)(?=\r?$)",
     re.M,
 )
@@ -330,9 +356,13 @@ def property_spans(text: str, options: ReadOptions) -> Iterator[Span]:
         value = escape(value, quotes="")
         return value.encode("ascii", BY_JAVA_NUMBER).decode() if by_number else value
 
-    for entry in _PROPERTY.finditer(text):
-        value = unescape(_CONTINUATION.sub("", entry["value"]))
-        yield Span(*entry.span("value"), (value,), lambda s: serialize(s, quoted))
+    def values() -> Iterator[Value]:
+        for entry in _PROPERTY.finditer(text):
+            value = unescape(_CONTINUATION.sub("", entry["value"]))
+            span = Span(*entry.span("value"), (value,), lambda s: serialize(s, quoted))
+            yield Value(tuple(entry["key"].split(".")), span)
+
+    return without_codes(values(), options)
 
 
 # Fluent

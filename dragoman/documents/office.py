@@ -46,6 +46,8 @@ _BREAKING = word_set("w:br w:tab w:ptab w:cr a:br text:line-break text:tab")
 _LINKS = word_set(
     "w:hyperlink w:smartTag w:sdt w:sdtContent w:ins w:moveTo w:fldSimple w:customXml w:dir w:bdo"
 )
+# The text of an item of a dropdown list.
+_DISPLAYED = re.compile(r'\sw:displayText="([^"]*)"')
 # Properties at the beginning of an element; they belong to its start tag.
 _PROPERTIES = word_set(
     "w:smartTagPr w:customXmlPr w:sdtPr w:sdtEndPr rPh phoneticPr x:rPh x:phoneticPr a:endParaRPr"
@@ -55,17 +57,20 @@ _FIELD = re.compile(r'w:fldCharType="(begin|separate|end)"')
 
 
 class _Names(NamedTuple):
-    """A format's names for a paragraph, its properties, a run, its formatting and its text."""
+    """A format's names for a paragraph, its properties, a run, its formatting and its text, and its
+    line break.
+    """
 
     paragraph: str
     properties: str
     run: str
     formatting: str
     text: str
+    line_break: str = ""
 
 
-_WORD = _Names("w:p", "w:pPr", "w:r", "w:rPr", "w:t")
-_POWERPOINT = _Names("a:p", "a:pPr", "a:r", "a:rPr", "a:t")
+_WORD = _Names("w:p", "w:pPr", "w:r", "w:rPr", "w:t", "<w:r><w:br/></w:r>")
+_POWERPOINT = _Names("a:p", "a:pPr", "a:r", "a:rPr", "a:t", "<a:br/>")
 # Copies of text cells inside a chart.
 _CACHES = word_set("strCache multiLvlStrCache strLit dlblRangeCache")
 
@@ -120,6 +125,8 @@ def _runs(text: str, root: Element, names: _Names) -> Iterator[Span]:
             yield from _descriptions(text, child)
         if child.name == names.paragraph:
             yield from _paragraph(text, child, names)
+        elif items := _list_items(child):
+            yield from _list_spans(text, child, items, names)
         else:
             yield from _runs(text, child, names)
 
@@ -127,6 +134,32 @@ def _runs(text: str, root: Element, names: _Names) -> Iterator[Span]:
 def _descriptions(text: str, element: Element) -> Iterator[Span]:
     for match in _DESCRIPTION.finditer(text, element.start, element.inner):
         yield Span(*match.span(1), (html.unescape(match[1]),), write_attribute)
+
+
+def _list_items(element: Element) -> list[Element]:
+    """Return the items of a dropdown list or combo box."""
+    properties = element.first("w:sdtPr") if element.name == "w:sdt" else None
+    return [one for one in properties.walk() if one.name == "w:listItem"] if properties else []
+
+
+def _list_spans(text: str, box: Element, items: Iterable[Element], names: _Names) -> Iterator[Span]:
+    """Find the items of a list, and the chosen one: a text of its own is translated alike."""
+    for item in items:
+        for match in _DISPLAYED.finditer(text, item.start, item.inner):
+            yield Span(*match.span(1), (html.unescape(match[1]),), write_attribute)
+    # An item without a text shows its value, which is a code.
+    codes = {
+        item.attributes.get("w:value") for item in items if "w:displayText" not in item.attributes
+    }
+    content = box.first("w:sdtContent")
+    if content is None:
+        return
+    if "".join(one.content for one in content.walk() if one.name == names.text) in codes:
+        return
+    if _has_paragraphs(content, names):
+        yield from _runs(text, content, names)
+    else:
+        yield from _paragraph(text, content, names)
 
 
 _Wrap = tuple[str, str]
@@ -152,9 +185,8 @@ def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
     # Fields must be elements before the runs are compared.
     pieces = _in_one_language(_with_fields(text, _pieces(text, paragraph, names)))
     first = next((i for i, piece in enumerate(pieces) if isinstance(piece.item, str)), None)
-    if first is None:  # only pictures and text boxes
-        for child in paragraph.elements:
-            yield from _runs(text, child, names)
+    if first is None:  # only pictures, text boxes and lists
+        yield from _runs(text, paragraph, names)
         return
     # The formatting of most characters needs no codes.
     sizes: Counter[_Wrap] = Counter()
@@ -175,7 +207,8 @@ def _paragraph(text: str, paragraph: Element, names: _Names) -> Iterator[Span]:
         for span in piece.inner
         if isinstance(piece.item, Code)
     )
-    yield Span(pieces[0].start, pieces[-1].end, normalize(items), _writer(main), inner)
+    start, end = pieces[0].start, pieces[-1].end
+    yield Span(start, end, normalize(items), _writer(main), inner, names.line_break)
 
 
 def _in_one_language(pieces: list[_Piece]) -> list[_Piece]:
@@ -214,6 +247,10 @@ def _pieces(text: str, parent: Element, names: _Names) -> Iterator[_Piece]:
             opening = _preserved(text[child.start : child.inner])
             closing = text[child.outer : child.end] or f"</{child.name}>"
             yield _Piece(child.start, child.end, child.content, opening, closing)
+        elif (items := _list_items(child)) and not _has_paragraphs(child, names):
+            spans = _list_spans(text, child, items, names)
+            inner = tuple(span.moved(-child.start) for span in spans)
+            yield _Piece(child.start, child.end, Code(raw, Kind.WORD), inner=inner)
         elif child.name in _LINKS and not _has_paragraphs(child, names):
             inside = list(_pieces(text, child, names))
             if not inside:
@@ -370,8 +407,9 @@ _ODF_FIELDS = word_set(
     "text:user-field-get text:variable-get text:variable-set text:expression text:date text:time "
     "text:author-name text:title text:file-name text:database-display text:bookmark-ref "
     "text:reference-ref text:placeholder text:page-number text:page-count text:user-defined "
-    "text:text-input"
+    "text:text-input text:drop-down"
 )
+_ODF_VALUE = re.compile(r'\soffice:string-value="([^"]*)"')
 _ODF_DESCRIPTIONS = word_set("svg:title svg:desc")  # of pictures
 _ODF_SILENT = word_set("text:tracked-changes office:scripts office:settings")
 
@@ -387,6 +425,10 @@ def _odf_in(text: str, parent: Element) -> Iterator[Span]:
         elif child.name in _ODF_DESCRIPTIONS:
             yield Span(child.inner, child.outer, (child.content,), xml_writer())
         elif child.name not in _ODF_SILENT:
+            # Where a cell states its text twice, LibreOffice shows the attribute.
+            if child.name == "table:table-cell" and "table:formula" not in child.attributes:
+                for match in _ODF_VALUE.finditer(text, child.start, child.inner):
+                    yield Span(*match.span(1), (html.unescape(match[1]),), write_attribute)
             yield from _odf_in(text, child)
 
 
@@ -402,7 +444,8 @@ def _odf_paragraph(text: str, paragraph: Element) -> Iterator[Span]:
     for element in _outermost(paragraph):
         raw = text[element.start : element.end]
         inner += [(raw, span.moved(-element.start)) for span in _odf_in(text, element)]
-    yield Span(paragraph.inner, paragraph.outer, segment, xml_writer(), tuple(inner))
+    place = paragraph.inner, paragraph.outer
+    yield Span(*place, segment, xml_writer(), tuple(inner), "<text:line-break/>")
 
 
 def _outermost(parent: Element) -> Iterator[Element]:
@@ -433,8 +476,6 @@ _WORD_LANGUAGE = re.compile(r'(<w:(?:lang|themeFontLang)\b[^<>]*?\sw:val=")([\w-
 _POWERPOINT_LANGUAGE = re.compile(r'(<a:(?:rPr|defRPr|endParaRPr)\b[^<>]*?\slang=")([\w-]+)')
 _ODF_LANGUAGE = re.compile(r'(\sfo:language=")([\w-]+)')
 _ODF_COUNTRY = re.compile(r'(\sfo:country=")[\w-]+')
-# Names of table columns, and of the fields of a pivot table.
-_COLUMN = re.compile(r'<(?:\w+:)?(?:tableColumn|cacheField)\s[^<>]*?\bname="([^"]*)"')
 
 
 def property_spans(text: str) -> Iterator[Span]:
@@ -457,9 +498,13 @@ def _empty_mark(text: str, element: Element) -> Code | None:
     return None if element.children else Code(text[element.start : element.end], Kind.MARK)
 
 
-def column_names(text: str) -> Iterator[str]:
-    """Return the column names of a workbook's tables; their cells must say the same."""
-    return (html.unescape(match[1]) for match in _COLUMN.finditer(text))
+def recalculate(text: str, language: str) -> str:
+    """Make Excel calculate when it opens the workbook: formulas may show translated texts."""
+    tag = re.search(r"<(?:\w+:)?calcPr\b", text)
+    if tag is None:
+        return text
+    rest = re.sub(r'\sfullCalcOnLoad="[^"]*"', "", text[tag.end() :])
+    return f'{text[: tag.end()]} fullCalcOnLoad="1"{rest}'
 
 
 def name_property(text: str, language: str) -> str:

@@ -13,6 +13,7 @@ from dragoman.documents.segment import Code, Kind, Segment, normalize, word_set
 from dragoman.text.verbatim import PATTERNS
 
 _PATTERNS = {
+    "kept": r"<(?:kbd|code|samp|var)(?:\s[^<>]{0,200})?>[^<>]{0,500}</(?:kbd|code|samp|var)>",
     "tag": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]{0,2000})?/?>|<!--.{0,200}?-->",
     "entity": r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
     **PATTERNS,
@@ -29,15 +30,26 @@ _GLUE = re.compile(r"[^\w\s]*")
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,(?:\s*offset:\d+)?")
 _BRANCH = re.compile(r"\s*(?:=\d+|\w+)\s*\{")
 _ICU_END = re.compile(r"\s*\}")
+# Blanks between the columns of a table or a help text, and an option before them: "-o FILE  text".
+_COLUMNS = re.compile(
+    r"<[^<>]*+>|(?P<option>(?:\A|\n)[ \t]*+--?[A-Za-z0-9?#]\S*+(?:(?:, ?| (?:\| )?)"
+    r"(?:-\S++|[A-Z]\S*+|<[^<>\s]*+>|\[\S++|\.\.\.))*+(?: {2,}+|\t)[ \t]*+)"
+    r"|(?P<gap>(?<=\S)(?:\t| {3,}+)[ \t]*+(?=\S))|(?P<line>\n[ \t]*+)",
+    re.M,
+)
 
 
 def protect(text: str) -> Segment:
     """Split a text into a segment: tags become elements, anything else protected becomes a word.
 
-    Each branch of an ICU plural or select is a text of its own.
+    Each cell of a text in columns is a text of its own, and so is each branch of an ICU plural or
+    select.
     """
     items: list[str | Code] = []
     start = 0
+    for column in _columns(text):
+        items += [*_split(text[start : column.start()]), _word(column[0], Kind.BREAK)]
+        start = column.end()
     while choice := _ICU.search(text, start):
         branches, end = _icu_branches(text, choice)
         if not branches:  # without an end it is plain text, and so is everything inside
@@ -45,6 +57,18 @@ def protect(text: str) -> Segment:
         items += [*_split(text[start : choice.start()]), *branches]
         start = end
     return normalize([*items, *_split(text[start:])])
+
+
+def _columns(text: str) -> list[re.Match[str]]:
+    """Return what separates the cells of a text that has several in a line.
+
+    >>> [match[0] for match in _columns("-h, --help  Help\\n-q          Be quiet")]
+    ['-h, --help  ', '\\n-q          ']
+    """
+    if ("  " not in text and "\t" not in text) or _ICU.search(text):
+        return []
+    found = [match for match in _COLUMNS.finditer(text) if match.lastgroup]
+    return found if any(match.lastgroup != "line" for match in found) else []
 
 
 def _icu_branches(text: str, choice: re.Match[str]) -> tuple[list[str | Code], int]:

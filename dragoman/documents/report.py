@@ -4,6 +4,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from dragoman.documents.document import NO_WARNING, Document, QualityWarning
@@ -16,6 +17,7 @@ _DIGIT = re.compile(r"\d")
 # A report of a large file shows its first rows: of 5,000 characters of "&" each, 70,000 rows would
 # make a page of 700 MB.
 _MOST_ROWS, _MOST_CHARACTERS, _LONGEST_TEXT = 5_000, 1_000_000, 1_000
+_EXAMPLES, _LONGEST_EXAMPLE = 3, 40  # texts of a summary, and their characters
 _SHORT = 20  # characters: ratios of shorter lengths say nothing
 _STYLE = (
     "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:75rem;padding:0 1rem}"
@@ -41,6 +43,7 @@ class ReportRow(NamedTuple):
     why: str = ""
     terms: Sequence[Term] = ()
     confidence: float = 1.0
+    place: str = ""
 
 
 class Report(NamedTuple):
@@ -64,6 +67,26 @@ class Report(NamedTuple):
             kept[number] = row
         others = Counter(row.state for number, row in enumerate(rows) if number not in kept)
         return cls([kept[number] for number in sorted(kept)], dict(others))
+
+    @property
+    def findings(self) -> list[ReportRow]:
+        """Return the texts that need a look: doubtful ones, and those left for a reason."""
+        return [row for row in self.rows if row.why]
+
+    def summary(self, name: str) -> list[str]:
+        """Describe the findings in one line for each reason, with examples."""
+        of_reason: dict[tuple[str, str], list[ReportRow]] = {}
+        for row in self.findings:
+            # Without details such as "(12%)".
+            of_reason.setdefault((row.state, row.why.partition(" (")[0]), []).append(row)
+        lines = []
+        for (state, why), rows in of_reason.items():
+            distinct = list({row.source: row for row in rows}.values())
+            examples = ", ".join(_example(row) for row in distinct[:_EXAMPLES])
+            more = ", …" if len(distinct) > _EXAMPLES else ""
+            texts = "text" if len(rows) == 1 else "texts"
+            lines.append(f"{name}: {len(rows)} {texts} {state}: {why}: {examples}{more}")
+        return lines
 
     def with_terms(
         self, uses: Callable[[str, str], Sequence[Term]], most: int = 100_000
@@ -113,8 +136,14 @@ class Report(NamedTuple):
         )
 
 
+def _example(row: ReportRow) -> str:
+    source = row.source.strip()
+    short = f"{source[:_LONGEST_EXAMPLE]}…" if len(source) > _LONGEST_EXAMPLE else source
+    return f'"{short}" ({row.place})' if row.place else f'"{short}"'
+
+
 def _as_html(row: ReportRow, with_terms: bool) -> str:
-    why = f"<small>{html.escape(row.why)}</small>" if row.why else ""
+    why = "".join(f"<small>{html.escape(one)}</small>" for one in (row.why, row.place) if one)
     terms = "".join(
         f"{html.escape(source)} → {html.escape(words or target)}<small>{state}</small>"
         for source, target, words, state in row.terms
@@ -126,14 +155,18 @@ def _as_html(row: ReportRow, with_terms: bool) -> str:
 
 
 def report_of(document: Document, translated: Sequence[Segment]) -> Report:
+    """Return the report on a document: on its segments, then on the texts that its reader left."""
     rows = []
-    for source, target in zip(document.segments, translated, strict=True):
-        rows.append(_row(source, target, document.warnings.get(source, NO_WARNING)))
+    for source, target, place in zip_longest(document.segments, translated, document.places):
+        row = _row(source, target, document.warnings.get(source, NO_WARNING))
+        rows.append(row._replace(place=place or ""))
+    for text, why, place in document.left:
+        rows.append(ReportRow(LEFT if why else COPIED, text, text, why, place=place))
     return Report.of(rows)
 
 
-def _urgency(row: ReportRow) -> tuple[int, float]:
-    return STATES.index(row.state), row.confidence
+def _urgency(row: ReportRow) -> tuple[int, bool, float]:
+    return STATES.index(row.state), not row.why, row.confidence
 
 
 def _shortened(text: str) -> str:
@@ -145,7 +178,8 @@ def _row(source: Segment, target: Segment, warning: QualityWarning) -> ReportRow
     doubt = reason_for_doubt(plain_text(source), plain_text(target))
     # An unchanged text was either left untranslated, or has nothing to translate.
     if before == after:
-        return ReportRow(LEFT if has_words(source) else COPIED, before, after, doubt)
+        state = LEFT if has_words(source) else COPIED
+        return ReportRow(state, before, after, doubt or warning.why)
     why = doubt or warning.why or _suspicion(plain_text(source), plain_text(target))
     return ReportRow(
         DOUBTFUL if why else TRANSLATED, before, after, why, confidence=warning.confidence

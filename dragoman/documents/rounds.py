@@ -82,12 +82,17 @@ def translate_segments(
             part, number = flat[i]
             results = _results(one, replies)
             confidence = min(result.confidence for result in results)
+            why = next((result.why for result in results if result.why), "")
             if confidence < UNSURE:
-                why = f"the model is unsure ({confidence:.0%})"
+                why = why or f"the model is unsure ({confidence:.0%})"
+            if why:
                 warnings[segments[number]] = QualityWarning(why, confidence)
             inner = one.restore(results)
             if inner is not None and same_structure(part, whole := (*before, *inner, *after)):
                 translated[i] = whole
+                if one.doubtful:
+                    why = f"{' '.join(one.doubtful)} may enclose other words"
+                    warnings.setdefault(segments[number], QualityWarning(why))
     done: list[Segment | None] = []
     # Put the parts of each segment together again.
     rest = iter(translated)

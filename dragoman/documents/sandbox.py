@@ -317,8 +317,9 @@ class _ReaderProcess:
             translated = translate_segments(window, self._ask, document.warnings)
             self._done += unique.add(window, translated)
         every = unique.translated()
+        written = document.write(every)  # checks the file, and adds warnings
         self._report = report_of(document, every)
-        return document.write(every)
+        return written
 
     def _ask(self, sentences: list[SentenceRequest]) -> list[SentenceResult]:
         """Have the client translate sentences."""

@@ -49,6 +49,21 @@ class Code(NamedTuple):
 
 Segment: TypeAlias = tuple[str | Code, ...]
 
+# Between a text and its translation, in a file with both; the format says what is written there.
+BOTH = Code("\n", Kind.BREAK, "both")
+
+
+def with_source(source: Segment, translated: Segment) -> Segment:
+    """Return a text and its translation, or the text alone if they are equal.
+
+    Marks such as notes and anchors stay with the source: they must not occur twice.
+    """
+    if source == translated:
+        return source
+    own = (i for i in translated if isinstance(i, str) or i.kind is not Kind.MARK)
+    return (*source, BOTH, *own)
+
+
 # Placeholders that mean "the next argument": their order must not change.
 _SEQUENTIAL = re.compile(r"%[-+#0]*+\d*+(?:\.\d++)?+(?:hh|h|ll|l|z|j)?[diouxXeEfFgGcsSaAp@]|\{\}")
 

@@ -11,12 +11,20 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 from xml.parsers import expat
 
-from dragoman.documents.document import Document, DocumentError, ReadOptions, decode_text
-from dragoman.documents.segment import Segment, has_words, word_set
+from dragoman.documents.document import (
+    Document,
+    DocumentError,
+    QualityWarning,
+    ReadOptions,
+    decode_text,
+)
+from dragoman.documents.segment import Segment, has_words, texts, word_set
+from dragoman.documents.spreadsheets import SPREADSHEETS, calculated_texts
 from dragoman.documents.text_structure import SHAPES, Shape
 from dragoman.storage.safe_xml import open_parser, parse
 
@@ -32,6 +40,8 @@ _SILENT = word_set("w:rPr a:rPr rPr x:rPr target xlf:target translation")
 # Attributes that identify an element: they are not translated.
 _NAMING = word_set("id xml:id w:id r:id r:embed href xlink:href src name w:name")
 _PAGES = word_set("html epub")
+# A mail is wrapped again, and sentences of subtitles may end in other cues.
+_REGROUPED = word_set("eml srt vtt")
 
 
 def checked_document(
@@ -42,13 +52,16 @@ def checked_document(
     def write(translated: Sequence[Segment]) -> bytes:
         after = document.write(translated)
         if after != raw and format_ != "text":  # plain text has no structure
-            for place, before, now in _texts(raw, after):
+            for place, before, now in _members(raw, after):
                 _compare(place, before, now, _shapes(format_))
-            if format_ != "eml":  # a mail is wrapped again, so its paragraphs may differ
-                _compare_segments(raw, after, translated, read, options)
+            if format_ in SPREADSHEETS:
+                _compare_calculations(raw, after)
+            if format_ not in _REGROUPED:
+                for source in _compare_segments(raw, after, document, translated, read, options):
+                    document.warnings[source] = QualityWarning("the written file reads differently")
         return after
 
-    return Document(document.segments, write)
+    return replace(document, write=write)
 
 
 def _broken(place: str, what: str) -> DocumentError:
@@ -59,7 +72,7 @@ def _broken(place: str, what: str) -> DocumentError:
     )
 
 
-def _texts(raw: bytes, after: bytes) -> Iterator[tuple[str, bytes, bytes]]:
+def _members(raw: bytes, after: bytes) -> Iterator[tuple[str, bytes, bytes]]:
     """Yield the name and content, before and after, of the file or of each changed member of an
     archive.
     """
@@ -191,18 +204,52 @@ def _page_shape(raw: bytes) -> Shape:
     return reader.shape
 
 
+def _compare_calculations(raw: bytes, after: bytes) -> None:
+    """Compare the cells that formulas, lists, filters and pivot tables compare with."""
+    cells = []
+    for content in (raw, after):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = [name for name in archive.namelist() if name.endswith((".xml", ".rels"))]
+            cells.append(calculated_texts({name: archive.read(name) for name in names}).cells)
+    for sheet, row, column, text in sorted(cells[0] - cells[1]):
+        where = f"the cell in row {row + 1}, column {column + 1} of sheet {sheet!r}"
+        raise _broken("", f"formulas compare with {text!r} in {where}")
+
+
 def _compare_segments(
-    raw: bytes, after: bytes, translated: Sequence[Segment], read: Read, options: ReadOptions
-) -> None:
-    """Compare the number of segments; a translation without letters is no longer a segment."""
+    raw: bytes,
+    after: bytes,
+    document: Document,
+    translated: Sequence[Segment],
+    read: Read,
+    options: ReadOptions,
+) -> Iterator[Segment]:
+    """Compare the number of texts, and yield the sources of translations that the written file does
+    not have, letter by letter.
+    """
     # Read all messages, or the new translations would be missing.
-    everything = ReadOptions(True, options.columns, options.to, options.encoding)
-    before = len(read(raw, everything).segments)
+    everything = replace(options, everything=True)
+    before = read(raw, everything)
     try:
-        now = len(read(after, everything).segments)
+        now = read(after, everything)
     except DocumentError as error:
         raise _broken("", str(error)) from None
     # A segment whose translation has no letters is not found again.
     silent = sum(not has_words(segment) for segment in translated)
-    if not before - silent <= now <= before:
-        raise _broken("", f"{now} texts instead of {before}")
+    # A translation may equal a text that is left, or look like a code.
+    size, most = (len(one.segments) + len(one.left) for one in (now, before))
+    if not most - silent <= size <= most:
+        raise _broken("", f"{size} texts instead of {most}")
+    if now.segments == before.segments:  # a file with both languages is read as before
+        return
+    found = Counter(_letters(segment) for segment in now.segments)
+    found.update(_letters((left.text,)) for left in now.left)
+    for source, target in zip(document.segments, translated, strict=True):
+        letters = _letters(target)
+        if has_words(target) and not found[letters]:
+            yield source
+        found[letters] -= 1
+
+
+def _letters(segment: Segment) -> str:
+    return "".join(c for text in texts(segment) for c in text.casefold() if c.isalnum())

@@ -22,6 +22,7 @@ _TOKEN = re.compile(
     r"|(?P<begin>\\begin\s*+\{(?P<env>[^{}]*+)\})|(?P<end>\\end\s*+\{[^{}]*+\})"
     r"|(?P<accent>\\[`'^\"~=.](?:[A-Za-z]|\{[A-Za-z]\})|\\[cvuHkr](?:\s++[A-Za-z]|\{[A-Za-z]\}))"
     r"|(?P<letter>\\(?:ss|ae|AE|oe|OE|aa|AA|o|O|l|L|i)(?![A-Za-z@])(?:\{\}|[ \t]++)?)"
+    r"|(?P<space>\\(?:[ ,]|\n(?!\s*\n)))|(?P<quote>``|''|---?|`(?=[^`'\n]{1,80}'(?![\w'])))"
     r"|(?P<special>\\[%&#_${}])|(?P<newline>\\\\\*?+(?:\[[^\[\]\n]*+\])?|&)"
     r"|(?P<glue>\\(?:[vh]skip|kern|penalty)\s*+[-+]?[\d.]*+(?:\s*+(?:(?:plus|minus)\s*+[-+]?[\d.]++)?"
     r"\s*+(?:pt|em|ex|in|cm|mm|bp|pc|sp|fil{1,3}+)(?![A-Za-z]))*+)"
@@ -44,6 +45,17 @@ _BLOCKS = word_set(
 _INLINE = word_set(
     "emph textbf textit textsl textsc textsf textrm textup textmd underline uline textnormal "
     "enquote textquote mbox text alert"
+)
+# Environments with a title in brackets, and with one in braces.
+_TITLED = re.compile(
+    r"theorem|lemma|proof|definition|example|remark|corollary|proposition|claim|thm|lem|defn?|prop"
+)
+_FRAMES = word_set("frame block alertblock exampleblock columnblock")
+_OVERLAY = re.compile(r"(?:<[^<>\n]*+>)?(?:\[[^\[\]\n]*+\])?")  # slides, and options
+# Text in a formula, unless it is an index or a name.
+_IN_MATH = re.compile(r"(?<![_^{])\\(?:text|textrm|textnormal|mbox|intertext)\s*+\{(?=[^{}\s]*+\s)")
+_MATH = re.compile(
+    r"equation|align|gather|multline|eqnarray|flalign|dcases|cases|array|IEEEeqn|split"
 )
 # Commands between paragraphs.
 _ENDS = word_set(
@@ -68,10 +80,14 @@ _BY_MARK = {mark: command for command, mark in _ACCENTS.items()}
 _BY_LETTER = {letter: command for command, letter in _LETTERS.items()}
 # Characters that LaTeX writes as ligatures or commands.
 _QUOTES = {"\u201c": "``", "\u201d": "''", "\u201e": ",,", "\u2018": "`", "\u2019": "'",
-           "\u2013": "--", "\u2014": "---", "\u00a0": "~", "\u2026": "\\dots{}"}  # fmt: skip
+           "\u2013": "--", "\u2014": "---", "\u00a0": "~", "\u2026": "\\dots{}",
+           "\u202f": "\\,", "\u2009": "\\,"}  # fmt: skip
 _SPECIAL = re.compile(r"[%&#_${}]")
+_PERCENT = re.compile(r"(?<=\d) (?=\\%)")  # a thin space, as typographers have it
 _INPUT_ENCODING = re.compile(rb"\\usepackage\[([\w-]+)\]\{inputenc\}")
 _PYTHON_NAMES = {"ansinew": "cp1252", "applemac": "mac-roman", "latin9": "iso8859-15"}
+_READ_AS = {"``": "\u201c", "''": "\u201d", "`": "\u2018", "--": "\u2013", "---": "\u2014",
+            "\\,": "\u202f"}  # fmt: skip
 _LONGEST_ARGUMENT = 20_000  # characters
 _DEEPEST = 20  # levels of nested text arguments, such as footnotes in footnotes
 _MOST_IN_NOTE = 20  # spans of a footnote that is translated inside its sentence
@@ -104,10 +120,12 @@ class _TexReader:
 
     def titles(self, end: int) -> None:
         """Find the title, the only prose of the preamble."""
-        for match in re.finditer(r"\\(?:sub)?title\s*+\{", self.text[:end]):
+        for match in re.finditer(r"\\(?:sub)?title\s*+(\[[^\[\]]*+\])?\{", self.text[:end]):
             close = self._closing(match.end() - 1)
             if close < end and "\\title" not in self.text[match.end() : close]:
                 self._inside(match.end(), close)
+                if match[1]:
+                    self._title(match.start(1), end, "[")
 
     def _closing(self, at: int) -> int:
         """Return the end of a brace or bracket; the length of the text if it is too far away."""
@@ -139,6 +157,11 @@ class _TexReader:
                 self._add(start, stop, _LETTERS[raw[1:].rstrip("{} \t")])
             case "special":
                 self._add(start, stop, raw[1])
+            case "quote" | "space":
+                self._add(start, stop, _READ_AS.get(raw, " "))
+            case "math":
+                self._add(start, stop, Code(raw))
+                self._notes += self._texts_in_math(start, stop)
             case "tie":
                 self._add(start, stop, "\u00a0")
             case "newline":
@@ -157,8 +180,31 @@ class _TexReader:
         # Names with a star or a suffix, such as align*, match as well.
         if _KEPT.match(name):
             close = self.text.find(f"\\end{{{name}}}", at, end)
-            return end if close < 0 else close
+            close = end if close < 0 else close
+            if _MATH.match(name):
+                self.spans += self._texts_in_math(at, close)
+            return close
+        if name in _FRAMES and (overlay := _OVERLAY.match(self.text, at, end)):
+            at = overlay.end()
+        if _TITLED.match(name) or name in _FRAMES:
+            self._title(at, end, "{" if name in _FRAMES else "[")
         return self._arguments(at, end)
+
+    def _title(self, at: int, end: int, bracket: str) -> None:
+        """Find the text of an argument in brackets or braces."""
+        close = self._closing(at) if self.text[at : at + 1] == bracket else end
+        if close < end and self._depth < _DEEPEST:
+            self._inside(at + 1, close)
+
+    def _texts_in_math(self, start: int, end: int) -> list[Span]:
+        spans: list[Span] = []
+        for found in _IN_MATH.finditer(self.text, start, end):
+            close = self._closing(found.end() - 1)
+            if close < end and self._depth < _DEEPEST:
+                inner = _TexReader(self.text, self)
+                inner.read(found.end(), close)
+                spans += inner.spans
+        return spans
 
     def _arguments(self, at: int, end: int) -> int:
         """Return the end of all following arguments in brackets and braces."""
@@ -195,14 +241,19 @@ class _TexReader:
             else:
                 self._paragraph()
                 self.spans += inner.spans
+                self._title(at, end, "[")
             return close + 1
         # An unknown command is a code with all of its arguments: they may not be prose.
         after = self._arguments(at, end)
         if name in _ENDS:
             self._paragraph()
+            if name == "item":
+                self._title(at, end, "[")
         else:
             kind = Kind.WORD if name.isalpha() else Kind.MARK
-            self._add(start, after, Code(self.text[start:after], kind))
+            # A blank after a name ends the name, unless it is written as a command, too.
+            is_spaced = after == at and self.text[at : at + 2] in ("\\ ", "\\\n")
+            self._add(start, after, Code(self.text[start:after] + "{}" * is_spaced, kind))
         return after
 
     def _add(self, start: int, end: int, item: str | Code) -> None:
@@ -252,6 +303,7 @@ def _closings(text: str) -> dict[int, int]:
 def _write(segment: Segment, ascii_only: bool) -> str:
     def escape(text: str) -> str:
         text = _SPECIAL.sub(r"\\\g<0>", text)
+        text = _PERCENT.sub(r"\,", text)
         for character, command in _QUOTES.items():
             text = text.replace(character, command)
         return "".join(map(_accented, text)) if ascii_only else text

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
-from dragoman.documents import adoc, markdown, rst
+from dragoman.documents import adoc, markdown, rst, subtitles
 from dragoman.documents.document import Span, decode_text
 from dragoman.documents.segment import Segment, codes
 
@@ -30,6 +30,8 @@ _ADOC_LINE = re.compile(
     r"|\|===[ \t\r]*+$|[\w-]++::\S*+\[)",
     re.M,
 )
+# The old name of a heading that has a new one.
+_ANCHOR = re.compile(r"<a id=\"[^\"<>]*+\"></a>")
 _RULE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}+")
 _TEX_COMMAND = re.compile(r"(?<!\\)(?:\\\\)*+(\\(?:begin|end)\s*+\{[^{}]*+\}|\\[A-Za-z@]++)")
 # Characters written as commands: a translation has different ones.
@@ -70,8 +72,9 @@ def of_markdown(raw: bytes) -> Shape:
 
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
     tokens = parser.parse(decode_text(raw, "latin-1")[0])
+    contents = (_ANCHOR.sub("", token.content) for token in tokens)
     # Codes inside blocks, and the blocks themselves.
-    shape = _of_codes(markdown.segment_of(token.content) for token in tokens if token.content)
+    shape = _of_codes(markdown.segment_of(content) for content in contents if content)
     return shape + Counter(token.type for token in tokens)
 
 
@@ -131,7 +134,10 @@ def of_mail(raw: bytes) -> Shape:
 
 
 def of_subtitles(raw: bytes) -> Shape:
-    return Counter(line for line in decode_text(raw, "latin-1")[0].splitlines() if "-->" in line)
+    text = decode_text(raw, "latin-1")[0]
+    shape: Shape = Counter(line for line in text.splitlines() if "-->" in line)
+    shape["a cue with text"] = subtitles.cues_with_text(text)
+    return shape
 
 
 SHAPES: dict[str, Callable[[bytes], Shape]] = {

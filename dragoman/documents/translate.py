@@ -42,7 +42,8 @@ def translate_sentences(
 
 
 def sentence_result(translation: Translation) -> SentenceResult:
-    return SentenceResult(translation.text, translation.alignment, translation.confidence)
+    why = translation.note or translation.warning
+    return SentenceResult(translation.text, translation.alignment, translation.confidence, why)
 
 
 def with_target_language(translator: Translator, text: str, request: Request) -> Request:

@@ -7,7 +7,7 @@ and the like, nor where `translate="no"` or class `notranslate` forbid it.
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from html.parser import HTMLParser
 
 from dragoman.documents.document import (
@@ -31,6 +31,7 @@ KEPT = word_set("code kbd samp var math svg")
 # Elements whose content is never translated.
 SILENT = word_set("script style pre textarea noscript template object iframe canvas")
 BREAKS = word_set("br")
+PLAIN = word_set("title option")  # these contain no elements
 ATTRIBUTES = word_set("alt title placeholder aria-label summary label")
 _CONTENT = ("description", "keywords", "og:title", "og:description", "twitter:title")
 _ROOT = re.compile(r"<html\s[^<>]*>", re.IGNORECASE)
@@ -83,6 +84,7 @@ class _PageReader(HTMLParser):
         self._silent = ""
         self._silent_start = 0
         self._kept = False
+        self._is_plain = False
         self._endless: dict[str, int] = {}  # first offset of each kind without an end
         self._endless_tags = 0
 
@@ -167,6 +169,7 @@ class _PageReader(HTMLParser):
             self._add(start, start + len(raw), Code(raw, kind, tag))
         else:
             self.end_block()
+            self._is_plain = kind is Kind.OPEN and tag in PLAIN
 
     def handle_data(self, data: str) -> None:
         if not self._silent:
@@ -219,7 +222,10 @@ class _PageReader(HTMLParser):
         block, self._block = self._block, []
         inner, self._inner = self._inner, []
         edges = (Kind.MARK, Kind.BREAK)
-        self.spans += block_spans(self.text, block, inner, edges, _collapse, xml_writer())
+        line_break = "" if self._is_plain else "<br/>"
+        self.spans += block_spans(
+            self.text, block, inner, edges, _collapse, xml_writer(), line_break
+        )
 
     def _attributes(self, tag: str, named: dict[str, str | None], raw: str, start: int) -> None:
         """Find the attributes that are shown to readers."""
@@ -228,16 +234,18 @@ class _PageReader(HTMLParser):
             names.add("content")
         if tag == "input" and named.get("type") in ("submit", "button", "reset"):
             names.add("value")
-        values = {match[1].lower(): match for match in _ATTRIBUTE.finditer(raw)}
-        for name, match in values.items():
-            if name not in names:
-                continue
-            group = 3 if match[2] is None else 2
-            segment = (html.unescape(match[group]),)
-            value = match.span(group)
-            span = Span(start + value[0], start + value[1], segment, write_attribute)
-            if has_words(segment):
-                (self._inner if tag in INLINE else self.spans).append(span)
+        found = self._inner if tag in INLINE else self.spans
+        found += (span.moved(start) for span in attribute_spans(raw, names))
+
+
+def attribute_spans(tag: str, names: Container[str] = ATTRIBUTES) -> Iterator[Span]:
+    """Find the values of a tag's attributes with these names."""
+    values = {match[1].lower(): match for match in _ATTRIBUTE.finditer(tag)}
+    for name, match in values.items():
+        group = 3 if match[2] is None else 2
+        segment = (html.unescape(match[group]),)
+        if name in names and has_words(segment):
+            yield Span(*match.span(group), segment, write_attribute)
 
 
 def _collapse(text: str) -> str:

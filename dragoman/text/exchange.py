@@ -1,4 +1,4 @@
-"""Read pairs from translators' exchange formats: TMX, XLIFF 1.2 and 2, and gettext's PO.
+"""Read pairs from translators' exchange formats: TMX, XLIFF 1.2 and 2, and gettext's PO; write TMX.
 
 Segments are read without inline markup, each as a single line. Segments without a translation are
 skipped, as are segments that PO marks as fuzzy. If a file has several languages, the caller names
@@ -10,18 +10,22 @@ of its own is refused, and so is an archive that expands without end.
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from xml.etree.ElementTree import Element
+from xml.sax.saxutils import escape, quoteattr
 
 from dragoman.errors import CorpusError
 from dragoman.storage.safe_xml import LANGUAGE, local_name, xml_events
+from dragoman.storage.version import __version__
 from dragoman.text.parallel import open_bytes, raw_blocks, raw_lines, unpacked_name
 
 # Elements of inline markup, whose content is not text
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}
+# Characters that XML cannot hold
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _PO_LINE = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)?\s*"(.*)"\s*')
@@ -177,3 +181,26 @@ READERS: dict[str, Read] = {
     ".xlf": read_xliff,
     ".po": read_po,
 }
+
+
+def tmx(pairs: Iterable[tuple[str, str]], source: str, target: str) -> str:
+    """Return pairs as a file of TMX 1.4."""
+    units = []
+    for texts in pairs:
+        clean = (escape(_CONTROLS.sub(" ", text)) for text in texts)
+        variants = (
+            f"<tuv xml:lang={quoteattr(language)}><seg>{text}</seg></tuv>"
+            for language, text in zip((source, target), clean, strict=True)
+        )
+        units.append(f"<tu>{''.join(variants)}</tu>\n")
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
+        f'<header creationtool="dragoman" creationtoolversion="{__version__}" segtype="sentence" '
+        f'o-tmf="none" adminlang="en" srclang={quoteattr(source)} datatype="plaintext"/>\n'
+        f"<body>\n{''.join(units)}</body>\n</tmx>\n"
+    )
+
+
+def tsv(pairs: Iterable[tuple[str, str]], source: str, target: str) -> str:
+    """Return pairs as lines with a tab; the languages are not stated."""
+    return "".join("\t".join(" ".join(text.split()) for text in pair) + "\n" for pair in pairs)

@@ -9,6 +9,7 @@ from functools import cache
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])(?=[\s\"'»”)])\s*|(?<=[。！？])")
 _SPACE = re.compile(r"\s+")
+_CLOSED = re.compile(r"[.!?…。！？][\s\"'»”)]{0,9}\Z")
 # A gap begins at the start of its white space: trying each position of a long run would take
 # quadratic time. The pattern starts with white space, so the search skips everything else quickly.
 _GAP = re.compile(
@@ -92,6 +93,15 @@ def _most_that_fit(atoms: list[str], start: int, fits: Callable[[str], bool]) ->
         else:
             too_many = middle
     return fitting
+
+
+def ends_sentence(text: str) -> bool:
+    """True if a part of `split_to_fit` ends where a sentence does.
+
+    >>> ends_sentence('He said "no."'), ends_sentence("He said")
+    (True, False)
+    """
+    return bool(_CLOSED.search(text))
 
 
 def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]]:

@@ -1,6 +1,7 @@
 """`dragoman translate` with files, markup and a glossary."""
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -98,11 +99,68 @@ def test_the_commands_of_the_documents_page_run(tmp_path) -> None:
     assert re.search(r"Bude.*Siemens|Siemens.*Bude", done.stdout)
 
 
-def test_a_missing_or_unsupported_file_is_refused(dragoman, tmp_path) -> None:
+@pytest.mark.parametrize(
+    "name", ["report.docx", "report.xyz", "REPORT.TXT", "notes/may.txt", "./report", "my-notes.md"]
+)
+def test_a_file_that_does_not_exist_is_an_error_and_not_a_text(dragoman, trained, name) -> None:
+    answer = dragoman("translate", name, "--to", "en", "--model", trained)
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith(f"dragoman: {name}: there is no such file.")
+    assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["eins.", "km/h", "and/or", "z.B.", "3.5mm", "eins zwei.txt", "U.S.A"]
+)
+def test_a_text_is_not_taken_for_a_file_name(dragoman, trained, text) -> None:
+    assert dragoman("translate", text, "--to", "en", "--model", trained).code == 0
+
+
+def test_a_file_of_an_unknown_format_is_refused(dragoman, tmp_path) -> None:
     scan = tmp_path / "scan.xyz"
     scan.write_bytes(b"?")
-    missing = dragoman("translate", "report.docx", "--to", "en")
     unknown = dragoman("translate", str(scan), "--to", "en")
-    assert (missing.code, missing.out) == (unknown.code, unknown.out) == (1, "")
-    assert missing.err == "dragoman: report.docx: there is no such file.\n"
+    assert (unknown.code, unknown.out) == (1, "")
     assert unknown.err.startswith(f"dragoman: {scan} has no supported format")
+
+
+def test_what_needs_a_look_is_named_and_ends_with_a_status_of_its_own(
+    dragoman, trained, tmp_path
+) -> None:
+    page = tmp_path / "a.json"
+    page.write_text('{\n"title": "eins",\n"icon": "leaf"\n}\n')
+    options = (page, "--to", "en", "--model", trained)
+    plain = dragoman("translate", *options)
+    assert (plain.code, plain.out) == (0, f"{tmp_path}/a.en.json\n")
+    assert "1 text left: its key looks like a code's" in plain.err
+    assert '"leaf" (line 3)' in plain.err
+    strict = dragoman("translate", *options, "--strict")
+    assert (strict.code, strict.out, strict.err) == (3, plain.out, plain.err)
+    found = json.loads(dragoman("translate", *options, "--json").out)
+    assert found["output"] == f"{tmp_path}/a.en.json"
+    assert found["counts"]["left"] == 1
+    ((finding),) = found["findings"]
+    assert (finding["place"], finding["source"]) == ("line 3", "leaf")
+    report = tmp_path / "report.html"
+    dragoman("translate", *options, "--report", report)
+    assert "line 3" in report.read_text()
+    decided = dragoman("translate", *options, "--skip-keys", "icon", "--strict")
+    assert (decided.code, decided.err) == (0, "")
+    dragoman("translate", *options, "--only-keys", "icon")
+    assert '"title": "eins"' in (tmp_path / "a.en.json").read_text()
+
+
+def test_a_sentence_that_was_cut_is_named_by_its_line(dragoman, trained, tmp_path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("eins\n" + "zwei drei " * 400 + "\n" + "eins zwei. " * 400 + "\n")
+    answer = dragoman("translate", "-i", lines, "--model", trained, "--strict")
+    assert answer.code == 3
+    assert answer.err == (
+        "dragoman: line 2: a sentence is too long for the model and was translated in parts.\n"
+    )
+    document = tmp_path / "a.txt"
+    document.write_text("eins\n\n" + "zwei drei " * 400 + "\n")
+    answer = dragoman("translate", document, "--model", trained, "--strict")
+    assert answer.code == 3
+    assert "a sentence is too long for the model and was translated in parts" in answer.err
+    assert "(line 3)" in answer.err

@@ -15,9 +15,9 @@ from dragoman.documents import line_markup, web
 from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_ENDING
 from dragoman.documents.markdown import segment_of
-from dragoman.documents.prose import subtitle_spans
 from dragoman.documents.protect import protect
 from dragoman.documents.segment import serialize, texts
+from dragoman.documents.subtitles import subtitle_spans
 from dragoman.text import numbers
 from dragoman.text.verbatim import verbatim_spans
 

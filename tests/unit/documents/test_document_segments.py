@@ -7,12 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dragoman.documents.document import QualityWarning
 from dragoman.documents.inline import MaskedSegment, SentenceResult
 from dragoman.documents.protect import adds_protected, protect, protect_texts
 from dragoman.documents.rounds import SentenceRequest, translate_segments
 from dragoman.documents.segment import (
     Code,
     Kind,
+    Segment,
     codes,
     normalize,
     same_structure,
@@ -291,3 +293,17 @@ def test_each_mask_avoids_taken_names() -> None:
     # the first is taken, so each gets the next one
     plain = MaskedSegment((f"{first} says ", code, " and ", code, "."))
     assert plain.text == f"{first} says {second} and {third}."
+
+
+@pytest.mark.parametrize(
+    ("links", "why"),
+    [("0 0 2 3", "<b> may enclose other words"), ("0 1 1 3", ""), ("0 1 2 3", "")],
+)
+def test_a_tag_that_no_word_of_its_own_is_linked_to_is_noted(links: str, why: str) -> None:
+    numbers = tuple((int(source), t) for t, source in enumerate(links.split()))
+    warnings: dict[Segment, QualityWarning] = {}
+    segment = ("We <b>love</b> old films",)
+    said = SentenceResult("Wir sehen gern Filme", numbers)
+    after = translate_segments([segment], lambda sentences: [said] * len(sentences), warnings)
+    assert serialize(after[0]).count("<b>") == 1
+    assert [warning.why for warning in warnings.values()] == [why] * bool(why)

@@ -325,6 +325,20 @@ def test_other_libraries_read_what_was_written() -> None:
     ]  # fmt: skip
 
 
+def test_an_older_notebook_is_translated_with_its_headings() -> None:
+    cells = [
+        {"cell_type": "heading", "level": 1, "source": ["A dog"]},
+        {"cell_type": "markdown", "source": ["It *sleeps*.\n", "\n", "All day."]},
+        {"cell_type": "code", "input": ["kept = 1"], "outputs": []},
+    ]
+    raw = json.dumps({"nbformat": 3, "worksheets": [{"cells": cells}]}, indent=1).encode()
+    ((sheet),) = json.loads(upper(BY_NAME["notebook"].read(raw, ReadOptions())))["worksheets"]
+    heading, text, code = sheet["cells"]
+    assert heading["source"] == ["A DOG"]
+    assert text["source"] == ["IT *SLEEPS*.\n", "\n", "ALL DAY."]
+    assert code == cells[2]
+
+
 def test_machine_translations_are_fuzzy_and_others_are_kept() -> None:
     after = polib.pofile(upper(read("a.po")).decode())
     by_id = {entry.msgid: entry for entry in after}
@@ -488,6 +502,7 @@ def test_macros_are_copied() -> None:
         ("a.txt", b"\0\xff\xff", "zero bytes"),
         ("a.csv", b'a\n"b"c\n', "row 2"),
         ("a.ipynb", b"[]", "not a Jupyter notebook"),
+        ("a.ipynb", b'{"nbformat": 1}', "it has no cells"),
     ],
 )
 def test_damaged_files_are_refused_in_one_line(name: str, raw: bytes, why: str) -> None:

@@ -333,3 +333,39 @@ def test_an_old_word_file_needs_libreoffice(monkeypatch) -> None:
         format_of("a.doc").read(b"\xd0\xcf\x11\xe0", ReadOptions())
     with pytest.raises(DocumentError, match="Word 97"):
         format_of("a.doc").read(b"{\\rtf1}", ReadOptions())
+
+
+def tex(body: str) -> str:
+    """The body of a LaTeX document in capitals."""
+    head, foot = "\\begin{document}\n", "\n\\end{document}\n"
+    document = read("a.tex", head + body + foot)
+    shouted = [
+        tuple(item.upper() if isinstance(item, str) else item for item in segment)
+        for segment in document.segments
+    ]
+    return document.write(shouted).decode()[len(head) : -len(foot)]
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("``early warnings'' of `new' -- a---b", "``EARLY WARNINGS'' OF `NEW' -- A---B"),
+        ("It is 50\\,\\% (cf.\\ \\url{kept}).", "IT IS 50\\,\\% (CF. \\url{kept})."),
+        ("$x \\text{ for all } y_{\\text{is kept}}$", "$x \\text{ FOR ALL } y_{\\text{is kept}}$"),
+        ("A\n\\[x \\text{if } \\text{kept}\\] b", "A \\[x \\text{IF } \\text{kept}\\] B"),
+        ("\\begin{align}x \\mbox{or so}\\end{align}", "\\begin{align}x \\mbox{OR SO}\\end{align}"),
+        ("Use \\LaTeX\\ now or \\kept, one.", "USE \\LaTeX{} NOW OR \\kept, ONE."),
+        ("\\item[One] two", "\\item[ONE] TWO"),
+        ("\\section[One]{Two}", "\\section[ONE]{TWO}"),
+        ("\\begin{theorem}[One] two\\end{theorem}", "\\begin{theorem}[ONE] TWO\\end{theorem}"),
+        ("\\begin{frame}<kept>[kept]{One}", "\\begin{frame}<kept>[kept]{ONE}"),
+        ("\\begin{tabular}[kept]{kept} one", "\\begin{tabular}[kept]{kept} ONE"),
+    ],
+)
+def test_latex_has_text_in_formulas_and_brackets(body: str, after: str) -> None:
+    assert tex(body) == after
+
+
+def test_a_title_of_latex_may_have_a_short_form() -> None:
+    document = read("a.tex", "\\title[One]{Two}\n\\begin{document}\n\\end{document}\n")
+    assert document.write([("ONE",), ("TWO",)]).startswith(b"\\title[ONE]{TWO}")

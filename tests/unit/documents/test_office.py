@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from test_document_segments import drive, scrambler
+from test_formats import members
 
 from dragoman.documents.document import Document, ReadOptions
 from dragoman.documents.formats import format_of
@@ -454,3 +455,28 @@ def test_a_field_of_opendocument_is_a_word_of_its_sentence() -> None:
     (after,) = drive([span.segment], say)
     shown = re.sub("<[^<>]*>", "", span.write(after))
     assert shown == "DEAD item.val"
+
+
+LIST = (
+    "<w:sdt><w:sdtPr><w:dropDownList>"
+    '<w:listItem w:displayText="Open" w:value="o"/><w:listItem w:displayText="Closed" w:value="c"/>'
+    '<w:listItem w:value="Unknown"/></w:dropDownList></w:sdtPr>'
+    "<w:sdtContent>{}</w:sdtContent></w:sdt>"
+)
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", "<w:p>{}</w:p>", "<w:p><w:r><w:t>The state is</w:t></w:r>{}</w:p>"]
+)
+@pytest.mark.parametrize("chosen", ["Open", "Unknown"])
+def test_the_chosen_value_of_a_dropdown_stays_one_of_its_items(around: str, chosen: str) -> None:
+    run = f"<w:r><w:t>{chosen}</w:t></w:r>"
+    body = around.format(LIST.format(f"<w:p>{run}</w:p>" if around == "{}" else run))
+    text = f"<w:document {NAMESPACES}><w:body>{body}</w:body></w:document>"
+    written = loud(format_of("a.docx").read(packed("word/document.xml", text), ReadOptions()))
+    after = members(written)["word/document.xml"].decode()
+    assert re.findall('displayText="(.*?)"', after) == ["OPEN", "CLOSED"]
+    assert re.findall('w:value="(.*?)"', after) == ["o", "c", "Unknown"]
+    expected = {"Open": "OPEN", "Unknown": "Unknown"}[chosen]
+    assert re.findall("<w:t[^>]*>(.*?)</w:t>", after)[-1] == expected
+    assert ("THE STATE IS" in after) == ("state" in around)

@@ -236,3 +236,28 @@ def test_lines_next_to_a_pdf_table_are_paragraphs_and_its_own_are_not() -> None:
     assert (above, beside) == ("<p>above</p>", "<p>beside</p>")
     assert shown.startswith("<table>")
     assert "two" in shown
+
+
+def test_a_translation_that_the_written_file_does_not_have_is_named() -> None:
+    format_ = format_of("a.json")
+
+    def read_badly(raw: bytes, options: ReadOptions) -> Document:
+        document = format_.read(raw, options)
+        return replace(document, write=lambda said: document.write(said).replace(b"Hund", b"Hnd"))
+
+    raw = b'{"a": "A dog", "b": "A cat", "c": "A dog and a cat"}'
+    document = read("a.json", raw, replace(format_, read=read_badly))
+    document.write([("Ein Hund",), ("Eine Katze",), ("Ein Hund, eine Katze",)])
+    assert document.warnings.keys() == {("A dog",), ("A dog and a cat",)}
+    fine = read("a.json", raw, format_)
+    fine.write([("Ein Hund",), ("Eine Katze",), ("Ein Hund, eine Katze",)])
+    assert not fine.warnings
+
+
+def test_a_translation_may_look_like_a_code_or_equal_a_text_that_is_left() -> None:
+    raw = b'{"type": "A dog", "status": "low", "b": "One", "c": "Two", "d": ""}'
+    document = read("a.json", raw, format_of("a.json"))
+    assert len(document.segments) == 3
+    after = document.write([("low",), ("fa-leaf",), ("isOpen",)])
+    assert after == b'{"type": "low", "status": "low", "b": "fa-leaf", "c": "isOpen", "d": ""}'
+    assert not document.warnings
