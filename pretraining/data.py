@@ -38,6 +38,7 @@ import argparse
 import bz2
 import gzip
 import lzma
+import multiprocessing
 import random
 import re
 from collections import Counter, defaultdict
@@ -158,54 +159,59 @@ Weights = dict[str, tuple[float, float]]
 
 
 def main(corpora: Path) -> None:
-    out = corpora / "pretraining"
-    rng = random.Random(1)
-    out.mkdir(exist_ok=True)
-    held_out = {normalised(text) for pair in held_out_pairs(corpora) for text in pair}
-    for language in OTHERS:
-        name = f"{language}-en"
-        docs = list(documents(corpora, language))
-        write(out, f"docs.{name}", rng.sample(docs, min(DOC_PAIRS, len(docs))))
-        write(out, f"words.{name}", dict.fromkeys(pairs_with_english(corpora, WORDS, language)))
-        write(out, f"prose.{name}", dict.fromkeys(pairs_with_english(corpora, PROSE, language)))
-        train = tatoeba(corpora, "train", language)
-        everything = dict.fromkeys(pairs_with_english(corpora, GENERAL, language))
-        general = [*filter(is_general, everything)]
-        write(out, f"general.{name}", general)
-        write(out, f"short.{name}", short(corpora, language, rng))
-        write(out, f"menus.{name}", agreed(menus(corpora, language)))
-        write(out, f"programs.{name}", programs(corpora, language))
-        for part, names in EVERYDAY.items():
-            found = dict.fromkeys(pairs_with_english(corpora, names, language))
-            write(out, f"{part}.{name}", filter(is_everyday, found))
-        free, general_free = (
-            [pair for pair in pairs if held_out.isdisjoint(map(normalised, pair))]
-            for pairs in (train, general)
-        )
-        write(out, f"odd.{name}", odd(free, general_free, rng))
-        write(
-            out,
-            f"valid.tatoeba.{name}",
-            rng.sample(tatoeba(corpora, "valid", language), VALID_PAIRS),
-        )
-        write(
-            out, f"valid.flores.{name}", rng.sample(flores(corpora, "dev", language), VALID_PAIRS)
-        )
-    for a, b in combinations(OTHERS, 2):
-        write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
-        for part in ("general", "life"):
-            sides = (
-                pairs_of(out / f"{part}.{x}-en.{x}.gz", out / f"{part}.{x}-en.en.gz")
-                for x in (a, b)
-            )
-            write(out, f"{part}.{a}-{b}", joined(*sides))
-        write(out, f"short.{a}-{b}", prevailing(*(known_short(corpora, x) for x in (a, b))))
-        write(out, f"menus.{a}-{b}", prevailing(*(menus(corpora, x) for x in (a, b))))
-        write(out, f"programs.{a}-{b}", joined(*(programs(corpora, x) for x in (a, b))))
+    (corpora / "pretraining").mkdir(exist_ok=True)
+    with multiprocessing.get_context("fork").Pool() as pool:
+        pool.starmap(make_with_english, [(corpora, language) for language in OTHERS], chunksize=1)
+        between_others = [(corpora, a, b) for a, b in combinations(OTHERS, 2)]
+        pool.starmap(make_between_others, between_others, chunksize=1)
     for a, b in combinations(LANGUAGES, 2):
         pair = (b, a) if a == "en" else (a, b)
-        write(out, f"phrases.{'-'.join(pair)}", phrases(corpora, *pair))
+        write(corpora / "pretraining", f"phrases.{'-'.join(pair)}", phrases(corpora, *pair))
     write_stages(corpora)
+
+
+def make_with_english(corpora: Path, language: str) -> None:
+    out = corpora / "pretraining"
+    rng = random.Random(language)
+    held_out = {normalised(text) for pair in held_out_pairs(corpora) for text in pair}
+    name = f"{language}-en"
+    docs = list(documents(corpora, language))
+    write(out, f"docs.{name}", rng.sample(docs, min(DOC_PAIRS, len(docs))))
+    write(out, f"words.{name}", dict.fromkeys(pairs_with_english(corpora, WORDS, language)))
+    write(out, f"prose.{name}", dict.fromkeys(pairs_with_english(corpora, PROSE, language)))
+    train = tatoeba(corpora, "train", language)
+    everything = dict.fromkeys(pairs_with_english(corpora, GENERAL, language))
+    general = [*filter(is_general, everything)]
+    write(out, f"general.{name}", general)
+    write(out, f"short.{name}", short(corpora, language, rng))
+    write(out, f"menus.{name}", agreed(menus(corpora, language)))
+    write(out, f"programs.{name}", programs(corpora, language))
+    for part, names in EVERYDAY.items():
+        found = dict.fromkeys(pairs_with_english(corpora, names, language))
+        write(out, f"{part}.{name}", filter(is_everyday, found))
+    free, general_free = (
+        [pair for pair in pairs if held_out.isdisjoint(map(normalised, pair))]
+        for pairs in (train, general)
+    )
+    write(out, f"odd.{name}", odd(free, general_free, rng))
+    for valid, pairs in {
+        "tatoeba": tatoeba(corpora, "valid", language),
+        "flores": flores(corpora, "dev", language),
+    }.items():
+        write(out, f"valid.{valid}.{name}", rng.sample(pairs, VALID_PAIRS))
+
+
+def make_between_others(corpora: Path, a: str, b: str) -> None:
+    out = corpora / "pretraining"
+    write(out, f"train.{a}-{b}", joined(*(tatoeba(corpora, "train", x) for x in (a, b))))
+    for part in ("general", "life"):
+        sides = (
+            pairs_of(out / f"{part}.{x}-en.{x}.gz", out / f"{part}.{x}-en.en.gz") for x in (a, b)
+        )
+        write(out, f"{part}.{a}-{b}", joined(*sides))
+    write(out, f"short.{a}-{b}", prevailing(*(known_short(corpora, x) for x in (a, b))))
+    write(out, f"menus.{a}-{b}", prevailing(*(menus(corpora, x) for x in (a, b))))
+    write(out, f"programs.{a}-{b}", joined(*(programs(corpora, x) for x in (a, b))))
 
 
 def phrases(corpora: Path, a: str, b: str) -> Iterator[Pair]:
@@ -564,7 +570,7 @@ def write(folder: Path, name: str, pairs: Iterable[Pair]) -> None:
         path = folder / f"{name}.{language}.gz"
         with gzip.open(path, "wt", compresslevel=3, encoding="utf-8") as file:
             file.writelines(f"{pair[side]}\n" for pair in pairs)
-    print(f"{name}: {len(pairs):,} pairs")
+    print(f"{name}: {len(pairs):,} pairs", flush=True)
 
 
 if __name__ == "__main__":
