@@ -78,6 +78,9 @@ _NAMES = {
 }
 
 
+_MOST_COPIED = 20  # times the file: int8 becomes float32, and three matrices share one array
+
+
 class Variables:
     """The arrays of `model.bin` by name, in float32. It records which ones were read."""
 
@@ -86,6 +89,7 @@ class Variables:
         self._arrays: dict[str, np.ndarray] = {}
         self._aliases: dict[str, str] = {}
         self._used: set[str] = set()
+        self._size, self._copied = len(raw), 0  # bytes, and those of the weights in float32
         try:
             self._parse()
         except ValueError as error:
@@ -152,6 +156,10 @@ class Variables:
         array = self._arrays.get(own)
         if array is None:
             raise self._refused(f"lacks {name!r}")
+        # An array may have any number of other names, and becomes a copy for each.
+        self._copied += 4 * array.size
+        if self._copied > _MOST_COPIED * self._size:
+            raise self._refused("has too many names for the same arrays")
         if array.dtype.kind != "i":
             return array.astype(np.float32)
         # int8 has a scale for each row, int16 one for the whole matrix.

@@ -47,6 +47,7 @@ MUST_BE = {
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
+_MOST_NAMES = 4  # of a tensor on average; embeddings have three
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 INDEX = "model.safetensors.index.json"  # of weights in several files
 # File names in the index must not leave the folder.
@@ -389,6 +390,9 @@ def _unpickled(folder: Path, raw: bytes) -> dict[str, np.ndarray]:
         # With strides of 0, a single number can pretend to be a matrix of any size.
         if tensor.layout != torch.strided or not tensor.is_contiguous() or tensor.nbytes > len(raw):
             raise ConversionError(f"{folder}: weight {name} is larger than its stored data.")
+    # One tensor may have many names, and becomes an array for each.
+    if sum(tensor.nbytes for tensor in plain.values()) > _MOST_NAMES * len(raw):
+        raise ConversionError(f"{folder}: its weights are larger than their stored data.")
     return {name: tensor.float().numpy() for name, tensor in plain.items()}
 
 

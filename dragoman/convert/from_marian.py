@@ -216,6 +216,9 @@ def _npz(raw: bytes, path: Path) -> dict[str, np.ndarray]:
             # A compressed archive could expand to any size.
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise ConversionError(f"{path} is compressed, which Marian's files are not.")
+            # Members may overlap: then each is an array of its own.
+            if sum(entry.file_size for entry in archive.infolist()) > len(raw):
+                raise ConversionError(f"{path} is damaged: its arrays are larger than the file.")
         with np.load(io.BytesIO(raw), allow_pickle=False) as stored:
             return {key: np.asarray(stored[key]) for key in stored.files}
     except ConversionError:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Container, Sequence
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from dragoman.config import DecodingConfig
@@ -249,7 +248,12 @@ class Splitter:
 
     def _pieces(self, whole: Part, texts: Sequence[str], request: Request) -> list[Part]:
         """Split a line into its sentences, and long sentences into pieces that fit."""
-        fits = partial(self._fits, whole, self.longest(request))
+        longest = self.longest(request)
+
+        def fits(text: str) -> bool:
+            request.pause()  # splitting a long text tests many pieces
+            return self._fits(whole, longest, text)
+
         fitting: list[tuple[str, bool]] = []
         for text in texts:
             own = [piece for piece in split_to_fit(text, fits) if piece.strip()]

@@ -133,7 +133,7 @@ def is_code(text: str) -> bool:
     words = text.split()
     if not words or len(text) > _LONGEST:
         return False
-    if any(one.fullmatch(text) for one in (_DATE_FORMAT, _STYLE, _PHRASE)):
+    if _DATE_FORMAT.fullmatch(text) or _STYLE.fullmatch(text) or _PHRASE.fullmatch(text):
         return True
     if len(words) == 1:
         return bool(_SHAPE.fullmatch(text))

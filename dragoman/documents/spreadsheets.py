@@ -42,8 +42,8 @@ _INDIFFERENT = word_set(
 )
 _TOKEN = re.compile(
     r'"(?P<text>(?:[^"]++|"")*+)"'
-    r"|(?:(?P<sheet>'(?:[^']++|'')++'|[\w.]++(?::[\w.]++)?+)!)?+"
-    r"(?:(?P<cell>(\$?)([A-Za-z]{1,3})(\$?)(\d{1,7})(?::(?:'(?:[^']++|'')++'!|[\w.]++!)?+"
+    r"|(?:(?P<sheet>'(?:[^']|''){1,99}+'|[\w.]++(?::[\w.]++)?+)!)?+"
+    r"(?:(?P<cell>(\$?)([A-Za-z]{1,3})(\$?)(\d{1,7})(?::(?:'(?:[^']|''){1,99}+'!|[\w.]++!)?+"
     r"(\$?)([A-Za-z]{1,3})(\$?)(\d{1,7}))?+)(?![\w(.!])"
     r"|(?P<columns>\$?([A-Za-z]{1,3}):\$?([A-Za-z]{1,3}))(?![\w(.!])"
     r"|(?P<rows>\$?(\d{1,7}):\$?(\d{1,7}))(?![\w(.!]))"
@@ -370,9 +370,7 @@ def _read_excel(members: Mapping[str, bytes], book: Workbook) -> None:
     of_table = {
         target: sheet
         for member, sheet in sheets.items()
-        for _, target in _relations(
-            members, re.sub("(?=[^/]*$)", "_rels/", member, count=1) + ".rels"
-        )
+        for _, target in _relations(members, "/_rels/".join(member.rsplit("/", 1)) + ".rels")
     }
     for member, content in members.items():
         if member in sheets or _TABLE.fullmatch(member):

@@ -33,6 +33,7 @@ JSON = "application/json"
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _CHARSETS = ("utf-8", "utf8")
 _MOST_BYTES_WITH_A_KEY = 64 * 1024
+_MOST_MISTAKES = 1000
 _MOST_BRACKETS = 10_000  # of a JSON body; a thousand terms have some 1,000
 # Escapes of NUL and of surrogates. The parser refuses both if they are not escaped.
 _ODD_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
@@ -172,6 +173,9 @@ def valid(schema: type[M], value: object, status: int) -> M:
     try:
         return schema.model_validate(value)
     except ValidationError as error:
+        if error.error_count() > _MOST_MISTAKES:  # listing them takes long
+            message = f"the body has more than {_MOST_MISTAKES} mistakes, such as unknown fields."
+            raise HTTPException(status, message) from None
         raise HTTPException(status, _first_mistake(error)) from None
 
 

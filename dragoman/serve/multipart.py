@@ -83,7 +83,7 @@ class _Form:
         self._fields: list[tuple[str, bytes]] = []
         self._open = ExitStack()
         self._files: list[tuple[str, str, SpooledTemporaryFile[bytes]]] = []  # name, file's name
-        self._unwritten: list[tuple[SpooledTemporaryFile[bytes], bytes]] = []
+        self._unwritten: list[tuple[SpooledTemporaryFile[bytes], bytearray]] = []
         self._header = bytearray()
         self._value = bytearray()
         self._disposition = b""
@@ -122,7 +122,11 @@ class _Form:
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
         piece = data[start:end]
         if self._file is not None:
-            self._unwritten.append((self._file, piece))
+            # The parser hands over a piece for each line end, which may begin a boundary.
+            if self._unwritten and self._unwritten[-1][0] is self._file:
+                self._unwritten[-1][1].extend(piece)
+            else:
+                self._unwritten.append((self._file, bytearray(piece)))
         else:
             self._data += self._within_room(piece)
 

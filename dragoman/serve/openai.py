@@ -28,6 +28,7 @@ from dragoman.serve.served_models import Models
 from dragoman.serve.service import Service
 from dragoman.text.languages import AUTO, known_code
 
+_LONGEST_NAME = 99  # characters of a model's name
 router = APIRouter(tags=["OpenAI"], route_class=MeteredRoute)
 _NAME = "dragoman"
 # Clients that send several texts in one message separate them by such a line ("==PART==").
@@ -88,7 +89,8 @@ def described(name: str) -> schemas.OpenaiModel:
 
 def _languages(name: str, models: Models) -> tuple[str, str]:
     """Return source and target of a model's name. Codes may have hyphens: `dragoman-pt-BR-en`."""
-    first, *parts = name.split("-")
+    # Trying the splits takes quadratic time.
+    first, *parts = name[:_LONGEST_NAME].split("-")
     if first == _NAME and not parts:
         return AUTO, ""
     pairs = models.languages
@@ -101,7 +103,7 @@ def _languages(name: str, models: Models) -> tuple[str, str]:
             return source, target
     raise HTTPException(
         404,
-        f"there is no model {name!r}: a name contains source and target, such as "
+        f"there is no model {name[:_LONGEST_NAME]!r}: a name contains source and target, such as "
         f"{names_of(models)[0]}. /v1/models lists them.",
     )
 
