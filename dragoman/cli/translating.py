@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TextIO
 from dragoman.cli.loading import config_of, decoding_settings, load_model, sampling_settings
 from dragoman.cli.translate import TranslateOptions
 from dragoman.config import Config
-from dragoman.convert.hub import model_folders
+from dragoman.convert.hub import is_text_engine, model_folders
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import AHEAD, WINDOW_LINES, Translator, numbered
@@ -53,12 +53,19 @@ def translate(options: TranslateOptions) -> None:
         # Without --model and --from, the language of the text chooses the model.
         text = documents.beginning() if documents else "".join(options.texts[:1])
         translator = load_model(
-            options.model, options.device, options.engine, options.from_, options.to, text
+            options.model,
+            options.device,
+            options.engine,
+            options.from_,
+            options.to,
+            text,
+            _engine_settings(options),
         )
         config = translator.config
     request = _request(options, config)
     if documents and translator:
         documents.translate(translator, request)
+        _show_use(translator)
         return
     show = Shown(
         options.nbest,
@@ -78,6 +85,32 @@ def translate(options: TranslateOptions) -> None:
     )
     if deferral:
         print(f"dragoman: {deferral.summary}.", file=sys.stderr)
+    _show_use(translator)
+
+
+def _engine_settings(options: TranslateOptions) -> dict[str, object]:
+    settings = {
+        "model": options.engine_model,
+        "dialect": options.engine_dialect,
+        "most_calls": options.engine_calls,
+        "most_tokens": options.engine_tokens,
+        "answers": options.answers,
+    }
+    if any(settings.values()) and not _is_text_engine(options):
+        raise ConfigError(
+            "--engine-... and --answers are for an LLM or an API: give its address as --engine."
+        )
+    return settings
+
+
+def _is_text_engine(options: TranslateOptions) -> bool:
+    return is_text_engine(options.engine) or is_text_engine(options.model)
+
+
+def _show_use(translator: Translator) -> None:
+    """Say what a text engine was asked for, and what came of it."""
+    if engine := getattr(translator, "text_engine", None):
+        print(f"dragoman: {engine.summary}.", file=sys.stderr)
 
 
 def _check(options: TranslateOptions) -> None:
@@ -92,6 +125,8 @@ def _check(options: TranslateOptions) -> None:
         raise ConfigError(
             f"{folders[0]} is a folder: give a text, a document, or a file of lines with --input."
         )
+    if options.workers and _is_text_engine(options):
+        raise ConfigError("--workers and a text engine do not go together.")
     if options.workers and options.memory:
         raise ConfigError("--memory and --workers do not go together.")
     if options.defer_below and options.defer_share:
@@ -140,7 +175,7 @@ def _documents(options: TranslateOptions, files: list[str]) -> "Documents":
 
 def _in_shards(options: TranslateOptions, of_documents: bool) -> bool:
     """Tell whether lines go from file to file: then an interrupted job can continue."""
-    if options.defer_to:
+    if options.defer_to or _is_text_engine(options):
         return False
     # Devices and pipes are written line by line.
     to_file = _is_file(options.output) or _is_new(options.output)
@@ -236,7 +271,7 @@ def _translate_lines(
             advance(len(written))
     if notes > NOTES_SHOWN:
         more = notes - NOTES_SHOWN
-        print(f"dragoman: {more:,} more lines were not translated.", file=sys.stderr)
+        print(f"dragoman: {more:,} more lines were not translated, or are marked.", file=sys.stderr)
 
 
 def _written_windows(
@@ -266,8 +301,8 @@ def _written_lines(
 
 
 def _written(shown: "Shown", translation: Translation) -> tuple[str, str]:
-    """Format a translation, and return it with its note."""
-    return shown(translation), translation.note
+    """Format a translation, and return it with its note, or why a text engine's is marked."""
+    return shown(translation), translation.note or getattr(translation, "broken", "")
 
 
 def _is_file(name: str) -> bool:
@@ -369,7 +404,7 @@ class Shown:
             fields = _as_json(translation, self.alignments)
             if self.confidence:
                 fields |= _as_estimated(translation, self.terms or Request())
-            if self.second:
+            if self.second or translation.by:
                 fields["by"] = translation.by
             if self.terms and self.terms.glossary.terms:
                 fields["terms"] = [use._asdict() for use in _uses(translation, self.terms)]

@@ -38,11 +38,15 @@ _SMALL_WORDS = _ARTICLES | word_set(
 
 
 class SentenceResult(NamedTuple):
-    """A sentence's translation, its word links as (source, target) pairs, and its confidence."""
+    """A sentence's translation, its word links as (source, target) pairs, and its confidence.
+
+    `why` says what else is doubtful about it.
+    """
 
     text: str
     links: tuple[tuple[int, int], ...] = ()
     confidence: float = 1.0
+    why: str = ""
 
 
 @dataclass
