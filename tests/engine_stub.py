@@ -37,7 +37,9 @@ IN_TEXT = {
     "swaps two masks": lambda text: _swapped(text),
     "invents a tag": lambda text: f"{text} <x77/>",
     "forgets a term": lambda text: text.replace("Drucker", "Druckgerät"),
-    "answers in French": lambda text: "La nouvelle imprimante est arrivée dans la chambre avec nous.",
+    "answers in French": lambda text: (
+        "La nouvelle imprimante est arrivée dans la chambre avec nous."
+    ),
     "returns the source": None,
     "chats before": lambda text: f"Sure! Here is the translation:\n\n{text}",
     "chats after": lambda text: f"{text}\n\nNote: I have kept all the names as they are.",
@@ -53,7 +55,8 @@ IN_TEXT = {
 }
 # In the answer to one request:
 IN_TRANSPORT = (
-    "is cut off", "times out", "sends half an answer", "429", "500", "sends no JSON", "sends no choices",
+    "is cut off", "times out", "sends half an answer", "429", "500", "sends no JSON",
+    "sends no choices",
 )  # fmt: skip
 _MASK = re.compile(r"<[gx]\d+/?>|⟦\d+⟧|https?://\S+[\w/]|\w+\.txt")
 _NAME = re.compile(r"\b[A-Z][a-z]+ka\b")
@@ -112,7 +115,7 @@ class Stub:
         for name in _NAME.findall(text):
             way, times = self.breaks.get(name, ("", 0))
             with self.lock:
-                if way and (way in IN_TRANSPORT) == transport and self.broken[name] < times:
+                if way and (way not in IN_TEXT) == transport and self.broken[name] < times:
                     self.broken[name] += 1
                     return way
         return ""
@@ -150,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         way = stub.way(json.dumps(body, ensure_ascii=False), True)
         if way == "times out":
             time.sleep(1.0)
-        if way in ("429", "500"):
+        if way.isdecimal():
             return self._send(int(way), b"{}")
         if way == "sends no JSON":
             return self._send(200, b"<html>busy</html>")
@@ -177,11 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
             return {"translatedText": [stub.answer(text, {}) for text in body["q"]]}
         said = "\n".join(message["content"] for message in body["messages"])
         content = body["messages"][-1]["content"]
-        terms = {
-            source: target
-            for source, target in re.findall(r"(\w+) (?:=|translates to) (\w+)", said)
-        }
-        terms |= {source: target for source, target in body.get("glossary", [])}
+        terms = dict(re.findall(r"(\w+) (?:=|translates to) (\w+)", said))
+        terms |= dict(body.get("glossary", []))
         if parts := re.findall(r"<t(\d+)>(.*?)</t\1>", content, re.S):
             answers = [f"<t{n}>{stub.answer(text, terms)}</t{n}>" for n, text in parts]
             whole = "\n".join(answers)

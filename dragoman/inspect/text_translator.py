@@ -1,6 +1,6 @@
 """A translator whose texts go to a text engine: an LLM or an API."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -28,7 +28,9 @@ class TextTranslator(InspectableTranslator):
     text_engine: TextEngine
 
     @classmethod
-    def of(cls, where: str, model: str | Path, device: str, **changes: Any) -> Self:
+    def of(
+        cls, where: str, model: str | Path, device: str, changes: Mapping[str, Any] = {}
+    ) -> Self:
         """Load the model, and use the engine at `where`: an address, or a TOML file."""
         settings = engine_settings(where, **changes)
         self = super().load(model, device)

@@ -49,7 +49,7 @@ class InspectableTranslator(Translator):
         # Imported late: the package's own model needs nothing of it.
         from dragoman.inspect.text_translator import TextTranslator
 
-        return cast("Self", TextTranslator.of(engine, model, device, **engine_settings))
+        return cast("Self", TextTranslator.of(engine, model, device, engine_settings))
 
     def score(
         self,
