@@ -79,8 +79,8 @@ def texts(count: int) -> list[str]:
         printer = ("The new printer", "The old printer")[row % 2]
         made.append(
             f"Dear {name}, please open the file notes{row}.txt and send it to "
-            f"https://example.org/{name}. {printer} was delivered on Monday with {1200 + row} pages "
-            f"and {30 + row % 60} sheets of paper. We thank you for your help."
+            f"https://example.org/{name}. {printer} was delivered on Monday with "
+            f"{1200 + row} pages and {30 + row % 60} sheets of paper. We thank you for your help."
         )
     return made
 
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, stub: Stub, body: dict) -> None:
         way = stub.way(json.dumps(body, ensure_ascii=False), True)
         if way == "times out":
-            time.sleep(1.0)
+            time.sleep(6.0)
         if way.isdecimal():
             return self._send(int(way), b"{}")
         if way == "sends no JSON":

@@ -57,7 +57,7 @@ class Segment:
     Attributes:
         text: The source, with marks.
         kept: The words of marks that stand for words; other marks are a document's codes.
-        demands: Terms of the glossary.
+        demands: Its terms, and `entries` the lines of the glossary that they come from.
         context: The sentences before it.
         answer: The accepted translation, with marks.
         doubts: What the accepted translation may break.
@@ -71,6 +71,7 @@ class Segment:
     to: str
     kept: dict[str, str] = field(default_factory=dict)
     demands: tuple[Demand, ...] = ()
+    entries: tuple[tuple[str, str], ...] = ()
     context: str = ""
     answer: str | None = None
     doubts: list[Fault] = field(default_factory=list)
@@ -139,7 +140,7 @@ def _marks(segment: Segment, answer: str, source: str, target: str) -> list[Faul
 
 def _terms(segment: Segment, answer: str, source: str, target: str) -> list[Fault]:
     missing = lacking(segment.demands, target, is_in_capitals(source)) if segment.demands else []
-    words = [f"{demand.source!r} must become {demand.targets[0]!r}" for demand in missing]
+    words = [f"{demand.source!r} must become {demand.spellings[0]!r}" for demand in missing]
     return [Fault("term", f"{'; '.join(words)}.")] if words else []
 
 

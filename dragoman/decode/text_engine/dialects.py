@@ -68,6 +68,7 @@ class Question:
     source: str
     to: str
     terms: Sequence[tuple[str, str]] = ()
+    entries: Sequence[tuple[str, str]] = ()
     context: str = ""
     style: str = ""
     faults: str = ""
@@ -117,7 +118,7 @@ def body(dialect: Dialect, model: str, question: Question, key: str = "") -> dic
         "from_clause": f" from {source_name}" if question.source else "",
         "text": text,
         "texts": texts,
-        "pairs": [[*pair] for pair in question.terms],
+        "entries": [[*entry] for entry in question.entries],
         "said": question.context,
         "key": key,
         "count": str(len(texts)),

@@ -15,7 +15,7 @@ from dragoman.decode.text_engine.client import CHARACTERS, Client, EngineError
 from dragoman.decode.text_engine.dialects import Question
 from dragoman.decode.text_engine.forms import PLAIN, read, written
 from dragoman.decode.text_engine.settings import EngineSettings
-from dragoman.text.glossary import Demand
+from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.marks import MARK, MOST_MARKS, are_balanced, number_of, single
 from dragoman.text.masks import rewritten
 from dragoman.text.segments import split_sentences
@@ -159,7 +159,8 @@ class TextEngine:
             tuple(texts),
             asked[0].source,
             asked[0].to,
-            tuple(dict.fromkeys((demand.source, demand.targets[0]) for demand in demands)),
+            tuple(dict.fromkeys((demand.source, demand.spellings[0]) for demand in demands)),
+            tuple(dict.fromkeys(entry for one in asked for entry in one.entries)),
             asked[0].context,
             self.settings.style,
             " ".join(fault.words for _, some in segments[0].said[-1:] for fault in some),
@@ -256,12 +257,21 @@ class TextEngine:
 
 
 def segment_of(
-    text: str, source: str, to: str, demands: Sequence[Demand] = (), context: str = ""
+    text: str, source: str, to: str, glossary: Glossary = NO_TERMS, context: str = ""
 ) -> Segment:
-    """Return a text with marks for what must come through unchanged."""
+    """Return a text with marks for what must come through unchanged, and with its terms."""
     spans = [(start, end, text[start:end]) for start, end in verbatim_spans(text)]
     spans += [(*match.span(), match[0]) for match in _CODE_WORD.finditer(text)]
-    return _marked(Segment(text, source, to, demands=tuple(demands), context=context), spans)
+    segment = _marked(Segment(text, source, to, context=context), spans)
+    # Not in the whole text: the name of a file holds no term.
+    demands = glossary.demands(segment.text, source, to)
+    if not demands:
+        return segment
+    targets = {demand.targets for demand in demands}
+    entries = tuple(
+        (term.source, "|".join(term.targets)) for term in glossary.terms if term.targets in targets
+    )
+    return replace(segment, demands=demands, entries=entries)
 
 
 def _protected(segment: Segment) -> Segment:
@@ -271,7 +281,7 @@ def _protected(segment: Segment) -> Segment:
     if "term" in kinds:
         for demand in demands:
             if (start := text.find(demand.source)) >= 0:
-                spans.append((start, start + len(demand.source), demand.targets[0]))
+                spans.append((start, start + len(demand.source), demand.spellings[0]))
     if "number" in kinds:
         for match in _NUMBER.finditer(text):
             spans.append((*match.span(), rewritten(match[0], segment.source, segment.to)))
@@ -295,7 +305,9 @@ def _marked(segment: Segment, spans: Sequence[tuple[int, int, str]]) -> Segment:
 def _sentence(segment: Segment, text: str) -> Segment:
     plain = segment.unmarked(text)
     own = tuple(demand for demand in segment.demands if demand.source in plain)
-    return Segment(text, segment.source, segment.to, segment.kept, own, segment.context)
+    return Segment(
+        text, segment.source, segment.to, segment.kept, own, segment.entries, segment.context
+    )
 
 
 def _shows_marks(segment: Segment, form: str) -> bool:

@@ -93,7 +93,7 @@ class TextPipeline(Pipeline):
             return Translation(text, (Candidate(text, 0.0),), note, match)
         before = lines[max(0, row - self.engine.settings.context) : row]
         context = " ".join(MARK.sub("", line) for line in before)
-        return segment_of(text, source, to, request.glossary.demands(text, source, to), context)
+        return segment_of(text, source, to, request.glossary, context)
 
     def _is_for_engine(self, segment: Segment) -> bool:
         """Tell whether to ask the engine: it has letters, and the dialect can keep its codes."""

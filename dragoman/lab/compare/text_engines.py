@@ -80,8 +80,7 @@ def _translated(name: str, lines: Sequence[str], request: Request, device: str) 
     seconds = time.perf_counter() - began
     wrong = []
     for line, text in zip(lines, found, strict=True):
-        demands = request.glossary.demands(line, request.source_language, request.to)
-        segment = segment_of(line, request.source_language, request.to, demands)
+        segment = segment_of(line, request.source_language, request.to, request.glossary)
         wrong.append(faults(segment, read(text, segment.text, segment.kept, PLAIN)))
     return _Row(name, [*map(str, found)], seconds, wrong, getattr(translator, "text_engine", None))
 

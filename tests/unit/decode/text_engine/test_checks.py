@@ -14,7 +14,7 @@ GOOD = "Der Drucker in Zimmer 204 druckt report.txt und sendet es an https://exa
 
 
 def kinds(source: str, answer: str, to: str = "de") -> list[str]:
-    segment = segment_of(source, "en", to, TERMS.demands(source, "en", to))
+    segment = segment_of(source, "en", to, TERMS)
     found = faults(segment, read(answer, segment.text, segment.kept, PLAIN))
     return [fault.kind for fault in found]
 
@@ -74,7 +74,7 @@ def test_a_good_translation_has_no_fault(source: str, answer: str) -> None:
 
 
 def test_a_faults_words_name_what_was_broken() -> None:
-    segment = segment_of(SOURCE, "en", "de", TERMS.demands(SOURCE, "en", "de"))
+    segment = segment_of(SOURCE, "en", "de", TERMS)
     said = read(
         GOOD.replace("report.txt", "").replace("Drucker", "x"), segment.text, segment.kept, PLAIN
     )

@@ -36,23 +36,28 @@ def engine_at(address: str, model: str = "gpt", **settings: object) -> TextEngin
 
 
 def segments_of(sources: Sequence[str]) -> list[Segment]:
-    return [segment_of(text, "en", "de", TERMS.demands(text, "en", "de")) for text in sources]
+    return [segment_of(text, "en", "de", TERMS) for text in sources]
 
 
 def answer(segment: Segment) -> str | None:
     return None if segment.answer is None else segment.restored(segment.answer)
 
 
+@pytest.mark.slow
 def test_of_1000_texts_every_break_is_found_and_95_in_100_are_mended() -> None:
     count = 1000
     # Each way in turn; every tenth text is broken twice, and every fortieth always.
     breaks = {}
     for row, name in enumerate(names(count)):
+        way = WAYS[row % len(WAYS)]
+        # Few times out: the wait must be long enough for a busy machine.
+        if way == "times out" and row > 100:
+            way = "429"
         times = 1 if row // len(WAYS) % 10 else 2
-        breaks[name] = (WAYS[row % len(WAYS)], 1000 if row % 40 == 39 else times)
+        breaks[name] = (way, 1000 if row % 40 == 39 else times)
     stub = Stub(breaks)
     with serving(stub) as address:
-        engine = engine_at(address)
+        engine = engine_at(address, timeout_s=5.0)
         segments = segments_of(texts(count))
         engine.translate(segments)
     assert engine.client.usage.calls == stub.calls
