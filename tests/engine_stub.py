@@ -9,10 +9,13 @@ import random
 import re
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from dragoman.text.verbatim import verbatim_spans
 
 TABLE = {
     "Dear": "Sehr geehrte",
@@ -59,6 +62,8 @@ IN_TRANSPORT = (
     "sends no choices",
 )  # fmt: skip
 _MASK = re.compile(r"<[gx]\d+/?>|⟦\d+⟧|https?://\S+[\w/]|\w+\.txt")
+# Not in a tag, and not one such as X47.
+_OTHER_WORD = re.compile(r"(?<![\w<⟦/])[^\W\d_]{2,}(?![\w>⟧])")
 _NAME = re.compile(r"\b[A-Z][a-z]+ka\b")
 
 
@@ -126,6 +131,31 @@ class Stub:
         if way == "returns the source":
             return text
         return IN_TEXT[way](good) if way else good
+
+
+class AnyText(Stub):
+    """Writes any text with other vowels, keeps what must be kept, and breaks every fifth once."""
+
+    def answer(self, text: str, terms: dict[str, str]) -> str:
+        spans = verbatim_spans(text)
+        pieces, at = [], 0
+        for start, end in [*spans, (len(text), len(text))]:
+            pieces += [_OTHER_WORD.sub(_with_other_vowels, text[at:start]), text[start:end]]
+            at = end
+        good = "".join(pieces)
+        number = zlib.crc32(text.encode())
+        with self.lock:
+            self.broken[text] += 1
+            if number % 5 or self.broken[text] > 1:
+                return good
+        try:
+            return [*IN_TEXT.values()][number // 5 % len(IN_TEXT)](good)
+        except (TypeError, ValueError):  # nothing to swap in it, or the source again
+            return text
+
+
+def _with_other_vowels(word: re.Match[str]) -> str:
+    return word[0].translate(str.maketrans("aou", "äöü"))
 
 
 class _Handler(BaseHTTPRequestHandler):

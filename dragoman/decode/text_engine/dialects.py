@@ -123,7 +123,7 @@ def body(dialect: Dialect, model: str, question: Question, key: str = "") -> dic
         "key": key,
         "count": str(len(texts)),
         # The longest translation that may be right, so that a model without an end costs little.
-        "max_tokens": 256 + 2 * sum(map(len, texts)),
+        "max_tokens": 100 + sum(map(len, texts)),
     }
     example = written(single(1), {}, question.form if question.has_marks else "xml")
     said = {"style": question.style, "context": question.context}

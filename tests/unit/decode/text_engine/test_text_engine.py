@@ -1,6 +1,7 @@
 """A text engine against a stub that breaks promises: each break is found, and mended or marked."""
 
 import json
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -229,12 +230,15 @@ def test_the_budget_of_calls_ends_the_work_and_is_told_before() -> None:
 
 
 def test_requests_at_a_time_and_in_a_minute_are_limited() -> None:
-    stub = Stub(dict.fromkeys(names(6), ("times out", 1)))
-    with serving(stub) as address:
-        engine_at(address, batch=1, concurrency=2, timeout_s=5.0).translate(segments_of(texts(6)))
+    class Slow(Stub):
+        def answer(self, text, terms):
+            time.sleep(0.1)
+            return super().answer(text, terms)
+
+    with serving(stub := Slow()) as address:
+        engine_at(address, batch=1, concurrency=2, timeout_s=30.0).translate(segments_of(texts(6)))
     assert stub.most_at_once == 2
-    slow = Stub()
-    with serving(slow) as address:
+    with serving(slow := Stub()) as address:
         engine_at(address, batch=1, per_minute=6000).translate(segments_of(texts(4)))
     assert slow.calls == 4
 
