@@ -125,7 +125,7 @@ class TextPipeline(Pipeline):
         """Return the best translation of a segment, who made it, and why it is marked."""
         engine = self.engine.name
         if segment.answer is not None:
-            why = " ".join(fault.words for fault in segment.doubts)
+            why = " ".join(fault.words for fault in segment.doubts).rstrip(".")
             return segment.restored(segment.answer), engine, why
         if segment.has_codes:
             return "", engine, ""
@@ -138,16 +138,13 @@ class TextPipeline(Pipeline):
             offers.append((marked, PACKAGE, faults(segment, marked)))
         broken = " ".join(fault.words for fault in segment.said[-1][1])
         if not offers:
-            return segment.unmarked(segment.text), "", f"{engine} failed: {broken}"
+            return segment.unmarked(segment.text), "", f"{engine} failed: {broken}".rstrip(".")
         text, by, wrong = min(offers, key=lambda offer: len(offer[2]))
         left = " ".join(fault.words for fault in wrong)
-        return (
-            segment.unmarked(text),
-            by,
-            f"{engine} failed ({broken}), so {by} translated it. {left}".strip()
-            if by == PACKAGE
-            else f"{engine} failed: {left}",
-        )
+        why = f"{engine} failed: {left}"
+        if by == PACKAGE:
+            why = f"{engine} failed ({broken}), so {by} translated it. {left}"
+        return segment.unmarked(text), by, why.strip().rstrip(".")
 
     def _read(
         self, segments: Sequence[Segment], texts: Sequence[str], request: Request, search: Search
