@@ -81,7 +81,7 @@ def test_what_an_engine_cannot_do_is_translated_by_the_package_and_marked(
     assert "notes0.txt" in first["translations"][0]["text"]
     assert second["by"].startswith("gpt at")
     assert "warning" not in second
-    assert re.search(r"line 1: gpt at \S+ failed \(It refused", answer.err)
+    assert re.search(r"line 1: gpt failed \(It refused", answer.err)
     assert "1 are marked" in answer.err
 
 
@@ -93,7 +93,7 @@ def test_an_engine_that_the_package_cannot_replace_marks_the_source(
         "translate", *texts(1), "--from", "en", "--to", "ja", "--engine", f"{address}#gpt"
     )
     assert answer.code == 0
-    assert "line 1: gpt at" in answer.err
+    assert "line 1: gpt failed" in answer.err
 
 
 def test_an_engine_from_a_file_translates_from_python(stub, address, tmp_path) -> None:
@@ -151,11 +151,14 @@ def test_a_served_engine_is_the_operators_and_clients_cannot_name_another(
                     "tag_handling": "xml",
                 },
             ).json()
-            shown = client.get("/openapi.json").text
+            stub.breaks = dict.fromkeys(names(1), ("refuses", 1000))
+            broken = client.post("/v1/translate", json={**question, "text": texts(1)[0]}).json()
+            shown = client.get("/openapi.json").text + json.dumps([found, markup, broken])
     assert markup["translations"][0]["text"] == "<b>sehr wichtig</b>: bitte öffnen Sie die Datei"
     assert stub.calls
     assert elsewhere.calls == 0
-    assert address not in shown
+    assert "gpt failed (It refused" in shown
+    assert re.search(r":(\d+)/", address)[1] not in shown
 
 
 def test_nothing_of_it_is_imported_when_the_packages_model_translates(tmp_path) -> None:

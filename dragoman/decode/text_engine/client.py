@@ -117,7 +117,7 @@ class Client:
             self.usage.errors[problem] = self.usage.errors.get(problem, 0) + 1
 
     def _said(self, problem: str) -> str:
-        return f"{self._settings.name}: {problem}."
+        return f"{self._settings.label}: {problem}."
 
 
 class _NoRedirects(HTTPRedirectHandler):

@@ -123,7 +123,7 @@ class TextPipeline(Pipeline):
 
     def _chosen(self, segment: Segment, package: str | None) -> tuple[str, str, str]:
         """Return the best translation of a segment, who made it, and why it is marked."""
-        engine = self.engine.name
+        engine, label = self.engine.name, self.engine.settings.label
         if segment.answer is not None:
             why = " ".join(fault.words for fault in segment.doubts).rstrip(".")
             return segment.restored(segment.answer), engine, why
@@ -138,12 +138,12 @@ class TextPipeline(Pipeline):
             offers.append((marked, PACKAGE, faults(segment, marked)))
         broken = " ".join(fault.words for fault in segment.said[-1][1])
         if not offers:
-            return segment.unmarked(segment.text), "", f"{engine} failed: {broken}".rstrip(".")
+            return segment.unmarked(segment.text), "", f"{label} failed: {broken}".rstrip(".")
         text, by, wrong = min(offers, key=lambda offer: len(offer[2]))
         left = " ".join(fault.words for fault in wrong)
-        why = f"{engine} failed: {left}"
+        why = f"{label} failed: {left}"
         if by == PACKAGE:
-            why = f"{engine} failed ({broken}), so {by} translated it. {left}"
+            why = f"{label} failed ({broken}), so {by} translated it. {left}"
         return segment.unmarked(text), by, why.strip().rstrip(".")
 
     def _read(

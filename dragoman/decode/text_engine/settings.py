@@ -75,6 +75,11 @@ class EngineSettings:
         host = urlsplit(self.address).netloc.rpartition("@")[2]
         return f"{self.model} at {host}" if self.model else host
 
+    @property
+    def label(self) -> str:
+        """The engine's name without its address, which clients of a service must not see."""
+        return self.model or "the text engine"
+
     def resolved(self) -> Dialect:
         return dialect_of(self.dialect, self.model, self.address, self.dialects)
 

@@ -152,7 +152,7 @@ def test_an_unreachable_endpoint_returns_errors() -> None:
     for address in ("http://127.0.0.1:1/v1#x", "http://127.0.0.1:1/v2"):
         (answer,) = second_of(address, timeout_s=1.0).translate(["a"], "de", "en")
         assert isinstance(answer, EngineError)
-        assert "127.0.0.1:1" in str(answer)
+        assert "refused" in str(answer)
 
 
 def test_the_curve_starts_and_ends_with_the_two_translators() -> None:
