@@ -14,7 +14,7 @@ from tests.serving import running
 TERMS = dragoman.Glossary.of([("printer", "Drucker"), ("order", "Auftrag|Aufträge")])
 TEXTS = [
     "The printer is in the room on the left.",
-    "All orders are in orders.csv, see https://example.org/help for 2 of them.",
+    "All orders are in list.csv, see https://example.org/help for 2 of them.",
     "Where is the station? We are late. It costs 1,250 euros.",
     "Please send the file to ada@example.org.",
     "",

@@ -17,7 +17,7 @@ from dragoman.decode.text_engine.forms import PLAIN, read, written
 from dragoman.decode.text_engine.settings import EngineSettings
 from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.marks import MARK, MOST_MARKS, are_balanced, number_of, single
-from dragoman.text.masks import rewritten
+from dragoman.text.numbers import rewritten
 from dragoman.text.segments import split_sentences
 from dragoman.text.verbatim import verbatim_spans
 
