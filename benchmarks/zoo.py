@@ -2,7 +2,7 @@
 
 python benchmarks/zoo.py fetch FOLDER --index URL --npm URL --git URL
 python benchmarks/zoo.py run FOLDER OUT [--half seen|unseen] [--most 20] [--only .docx .odt]
-       [--past OUT ...]
+       [--past OUT ...] [--engine stub|ADDRESS]
 python benchmarks/zoo.py open OUT       (only other programs, on the output of a run)
 python benchmarks/zoo.py table OUT ...
 
@@ -16,8 +16,10 @@ the same bytes, in archives for each member. (2) The package's model translates 
 the file (`--texts`), and all others are written in capitals with two words exchanged; (3) all words
 get letters that are not ASCII. Other programs must read the results, with the same structure
 (zoo_readers.py). LibreOffice converts office files to PDF, before and after: pages may differ by a
-fifth, or by one. It calculates spreadsheets: their numbers must be the same. What is refused at
-reading is listed with its line. Results are kept in OUT, one line for each file.
+fifth, or by one. It calculates spreadsheets: their numbers must be the same. With `--engine`, an
+LLM or API translates instead of the model; "stub" is one that breaks every fifth text on purpose
+(tests/engine_stub.py). What is refused at reading is listed with its line. Results are kept in OUT,
+one line for each file.
 
 "unseen": all files of the packages that are marked so; of those that are marked as fresh, half of
 the files by a hash of their names. They were not looked at before the figures of the documentation
@@ -40,18 +42,20 @@ import urllib.request
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from zoo_readers import numbers, pages, structure
 
+from dragoman.decode.translator import Translator
 from dragoman.documents.document import Document, ReadOptions
 from dragoman.documents.formats import BY_ENDING, read
 from dragoman.documents.inline import SentenceResult
 from dragoman.documents.protect import protect_texts
 from dragoman.documents.rounds import SentenceRequest, translate_segments
 from dragoman.documents.segment import Segment, has_words
-from dragoman.documents.translate import sentence_translator
+from dragoman.documents.translate import sentence_translator, takes_marks
 from dragoman.errors import DragomanError
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -225,17 +229,18 @@ def contents(raw: bytes) -> object:
 
 
 class Run:
-    def __init__(self, out: Path, texts: int, number: int):
+    def __init__(self, out: Path, texts: int, number: int, engine: str = "auto"):
         self.out, self.texts = out, texts
         self.translate: Callable[[list[Segment]], list[Segment]] | None = None
+        self.translator: Translator | None = None
         if texts:
             import dragoman
             from dragoman.decode.request import Request
 
-            translator, request = dragoman.load(), Request(to=TO, source_language="en")
-            self.translate = lambda segments: translate_segments(
-                segments, sentence_translator(translator, request)
-            )
+            self.translator = translator = dragoman.load(engine=engine)
+            ask = sentence_translator(translator, Request(to=TO, source_language="en"))
+            with_tags = takes_marks(translator)
+            self.translate = lambda segments: translate_segments(segments, ask, with_tags=with_tags)
         self.results = (out / f"results.{number}.jsonl").open("w")
         signal.signal(signal.SIGVTALRM, _too_long)
 
@@ -411,6 +416,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="endings")
     parser.add_argument("--past", type=Path, nargs="*", default=[], help="of earlier results")
     parser.add_argument("--texts", type=int, default=20, help="texts of a file for the model")
+    parser.add_argument("--engine", default="auto", help="as of dragoman translate, or stub")
     parser.add_argument("--index", default="", help="of PyPI: its simple index")
     parser.add_argument("--npm", default="", help="a registry")
     parser.add_argument("--git", default="", help="where repositories are cloned from")
@@ -429,7 +435,13 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     halves = [arguments.half] if arguments.half else ["seen", "unseen"]
     part = int(halves == ["unseen"])
-    run = Run(out, arguments.texts, part)
+    engine = arguments.engine
+    stub = ExitStack()
+    if engine == "stub":
+        from tests.engine_stub import AnyText, serving
+
+        engine = f"{stub.enter_context(serving(AnyText()))}/v1#stub"
+    run = Run(out, arguments.texts, part, engine)
     past = tried(arguments.past)
     taken = files(zoo, arguments.most, arguments.only, halves, past)
     number = part * 10_000  # the two halves may run in parallel
@@ -440,6 +452,9 @@ def main() -> None:
             file = taken.send(run.file(file, f"{number:05}"))
     except StopIteration:
         run.results.close()
+    stub.close()
+    if text_engine := getattr(run.translator, "text_engine", None):
+        print(text_engine.summary)
     open_all(Path(run.results.name))
     table([out])
 

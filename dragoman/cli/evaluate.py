@@ -1,12 +1,13 @@
 """`dragoman evaluate`"""
 
 import json
+import sys
 from pathlib import Path
 
 from dragoman.cli.arguments import argument, option
 from dragoman.cli.loading import decoding_settings, load_model
 from dragoman.cli.options import BEAM, DEVICE, ENGINE, FROM, JSON, SET, TO
-from dragoman.convert.hub import model_folders
+from dragoman.convert.hub import is_text_engine, model_folders
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Translation
 from dragoman.errors import ConfigError, CorpusError, escaped
@@ -19,7 +20,8 @@ def command(
     references: list[str] = argument("REF", "One or several reference translations."),
     models: list[str] | None = option(
         None,
-        "A model to score (repeatable); default without --hyp: the bundled one.",
+        "A model to score, or the address of an LLM or API (repeatable); default without --hyp: "
+        "the bundled one.",
         "--model",
         "-m",
     ),
@@ -58,13 +60,15 @@ def command(
             "--confidence needs a --model: a file of translations has no confidences."
         )
     if not models and not hypotheses:
-        models = [Path(model_folders("", from_, to)[0]).name]
+        models = [engine if is_text_engine(engine) else Path(model_folders("", from_, to)[0]).name]
     for model in models or []:
         translator = load_model(model, device, engine, from_, to)
         request = Request(
             to=to, source_language=from_, decoding=decoding_settings(translator.config, set_, beam)
         )
         translations = translator(sources, request)
+        if text_engine := getattr(translator, "text_engine", None):
+            print(f"dragoman: {text_engine.summary}.", file=sys.stderr)
         systems.append((model, [*translations]))
         judged.append((model, translations))
     systems += [(path, list(read_lines(path))) for path in hypotheses or []]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 
 from dragoman.bundle.folder import read_config
 from dragoman.config import Config, DecodingConfig, parse_set, replace
@@ -12,14 +13,26 @@ from dragoman.inspect.translator import InspectableTranslator
 
 
 def load_model(
-    model: str, device: str, engine: str, source: str = "", target: str = "", text: str = ""
+    model: str,
+    device: str,
+    engine: str,
+    source: str = "",
+    target: str = "",
+    text: str = "",
+    engine_settings: Mapping[str, object] = {},
 ) -> InspectableTranslator:
     """Load a translator, and print its notes to standard error.
 
     If no model is named, languages and text choose among the bundled ones.
     """
     translator = InspectableTranslator.load(
-        model, device, engine, source=source, target=target, text=text
+        model,
+        device,
+        engine,
+        source=source,
+        target=target,
+        text=text,
+        engine_settings=engine_settings,
     )
     for note in translator.notes:
         print(f"dragoman: {note}", file=sys.stderr)

@@ -12,7 +12,11 @@ _MODEL = "Folder or name of a model (bundled, or on the Hugging Face hub); defau
 MODEL: str = option("", f"{_MODEL} Commas join an ensemble.", "--model", "-m")
 ONE_MODEL: str = option("", _MODEL, "--model", "-m")
 DEVICE: str = option("auto", "auto, cpu, cuda or mps.")
-ENGINE: str = option("auto", "auto, onnx (fast on a CPU; see dragoman convert) or torch.")
+ENGINE: str = option(
+    "auto",
+    "auto, onnx (fast on a CPU; see dragoman convert) or torch; or an LLM or API: its address, "
+    "http://.../v1#MODEL, or a TOML file (see docs/engines.md).",
+)
 SET: list[str] | None = option(None, "Change a setting (repeatable).", metavar="SECTION.KEY=VALUE")
 FROM: str = option("", "Source language, such as de.")
 TO: str = option("", "Target language, such as en.")

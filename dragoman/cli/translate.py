@@ -87,6 +87,15 @@ class TranslateOptions:
     )
     json_: bool = JSON
     engine: str = ENGINE
+    engine_model: str = option("", "With an address as --engine: the model's name there.")
+    engine_dialect: str = option("", "How it is asked, such as hy-mt2; default: by its name.")
+    engine_calls: int = option(0, "Requests that it may get; 0: any number.", min=0)
+    engine_tokens: int = option(0, "Tokens that it may use; 0: any number.", min=0)
+    answers: str = option(
+        "",
+        "File that keeps its answers: the same command goes on after an interruption.",
+        metavar="F",
+    )
     device: str = DEVICE
     workers: int = WORKERS
     address: str = ADDRESS

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 from dragoman.cli.loading import config_of, decoding_settings, load_model, sampling_settings
 from dragoman.cli.translate import TranslateOptions
 from dragoman.config import Config
-from dragoman.convert.hub import model_folders
+from dragoman.convert.hub import is_text_engine, model_folders
 from dragoman.decode.request import Request
 from dragoman.decode.translation import CUT, Candidate, Translation
 from dragoman.decode.translator import AHEAD, WINDOW_LINES, Translator, numbered
@@ -54,12 +54,20 @@ def translate(options: TranslateOptions) -> None:
         # Without --model and --from, the language of the text chooses the model.
         text = documents.beginning() if documents else "".join(options.texts[:1])
         translator = load_model(
-            options.model, options.device, options.engine, options.from_, options.to, text
+            options.model,
+            options.device,
+            options.engine,
+            options.from_,
+            options.to,
+            text,
+            _engine_settings(options),
         )
         config = translator.config
     request = _request(options, config)
     if documents and translator:
-        _end(options, documents.translate(translator, request))
+        findings = documents.translate(translator, request)
+        _show_use(translator)
+        _end(options, findings)
         return
     show = Shown(
         options.nbest,
@@ -79,6 +87,7 @@ def translate(options: TranslateOptions) -> None:
     )
     if deferral:
         print(f"dragoman: {deferral.summary}.", file=sys.stderr)
+    _show_use(translator)
     _end(options, notes)
 
 
@@ -86,6 +95,31 @@ def _end(options: TranslateOptions, findings: int) -> None:
     """With --strict, end with a status of its own if something needs a look."""
     if options.strict and findings:
         sys.exit(3)
+
+
+def _engine_settings(options: TranslateOptions) -> dict[str, object]:
+    settings = {
+        "model": options.engine_model,
+        "dialect": options.engine_dialect,
+        "most_calls": options.engine_calls,
+        "most_tokens": options.engine_tokens,
+        "answers": options.answers,
+    }
+    if any(settings.values()) and not _is_text_engine(options):
+        raise ConfigError(
+            "--engine-... and --answers are for an LLM or an API: give its address as --engine."
+        )
+    return settings
+
+
+def _is_text_engine(options: TranslateOptions) -> bool:
+    return is_text_engine(options.engine) or is_text_engine(options.model)
+
+
+def _show_use(translator: Translator) -> None:
+    """Say what a text engine was asked for, and what came of it."""
+    if engine := getattr(translator, "text_engine", None):
+        print(f"dragoman: {engine.summary}.", file=sys.stderr)
 
 
 def _check(options: TranslateOptions) -> None:
@@ -102,6 +136,8 @@ def _check(options: TranslateOptions) -> None:
         )
     if options.workers and (options.memory or options.strict):
         raise ConfigError("--workers does not go together with --memory or --strict.")
+    if options.workers and _is_text_engine(options):
+        raise ConfigError("--workers and a text engine do not go together.")
     if options.defer_below and options.defer_share:
         raise ConfigError(
             "--defer-below and --defer-share say the same in two ways: give one of them."
@@ -158,7 +194,7 @@ def _documents(options: TranslateOptions, files: list[str]) -> "Documents":
 
 def _in_shards(options: TranslateOptions, of_documents: bool) -> bool:
     """Tell whether lines go from file to file: then an interrupted job can continue."""
-    if options.defer_to:
+    if options.defer_to or _is_text_engine(options):
         return False
     # Devices and pipes are written line by line.
     to_file = _is_file(options.output) or _is_new(options.output)
@@ -287,8 +323,9 @@ def _written_lines(
 
 
 def _written(shown: "Shown", translation: Translation) -> tuple[str, str]:
-    """Format a translation, and return it with its note."""
-    return shown(translation), translation.note or (CUT if translation.is_cut else "")
+    """Format a translation, and return it with what needs a look."""
+    broken = getattr(translation, "broken", "")  # of a text engine
+    return shown(translation), translation.note or broken or (CUT if translation.is_cut else "")
 
 
 def _is_file(name: str) -> bool:
@@ -391,7 +428,7 @@ class Shown:
             fields = _as_json(translation, self.alignments)
             if self.confidence:
                 fields |= _as_estimated(translation, self.terms or Request())
-            if self.second:
+            if self.second or translation.by:
                 fields["by"] = translation.by
             if self.terms and self.terms.glossary.terms:
                 fields["terms"] = [use._asdict() for use in _uses(translation, self.terms)]

@@ -13,7 +13,11 @@ from dragoman.documents.document import DocumentError, ReadOptions
 from dragoman.documents.formats import BY_NAME, format_of, translated_name
 from dragoman.documents.report import Report
 from dragoman.documents.sandbox import GENEROUS_LIMITS, FileSummary, Reader
-from dragoman.documents.translate import sentence_translator, with_target_language
+from dragoman.documents.translate import (
+    sentence_translator,
+    takes_marks,
+    with_target_language,
+)
 from dragoman.errors import ConfigError, escaped
 from dragoman.storage.files import storage_errors, write_atomically
 from dragoman.storage.safe_read import read_regular
@@ -60,9 +64,12 @@ class Documents:
         if request.to != self.options.to:
             outline = read_document(reader, name, replace(self.options, to=request.to))
         path = self.output or translated_name(name, request.to or "translated")
+        if engine := getattr(translator, "text_engine", None):
+            forecast = engine.forecast(outline.segments, outline.characters)
+            print(f"dragoman: {forecast}.", file=sys.stderr)
         with _bar(outline.segments, name) as show:
             translate = sentence_translator(translator, request, lambda: show(reader.done))
-            translated = reader.translate(translate)
+            translated = reader.translate(translate, takes_marks(translator))
         with storage_errors(f"writing {path}"):
             write_atomically(Path(path), translated)
         report = reader.report
@@ -95,7 +102,8 @@ class Documents:
             name = self.input or "the text"
             outline = reader.open(name, raw, self.format, self.options, GENEROUS_LIMITS)
             request = with_target_language(translator, outline.sample, request)
-            translated += reader.translate(sentence_translator(translator, request))
+            translate = sentence_translator(translator, request)
+            translated += reader.translate(translate, takes_marks(translator))
             findings += len(reader.report.findings)
             _name_findings(reader.report, name)
         if self.output:

@@ -74,6 +74,15 @@ def is_hub_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and not Path(name).parent.exists()
 
 
+def is_text_engine(name: str) -> bool:
+    """Tell whether a name means an engine that takes text: an address, or a TOML file.
+
+    >>> [is_text_engine(name) for name in ("onnx", "http://localhost:8080/v1", "engines.toml#hy")]
+    [False, True, True]
+    """
+    return name.startswith(("http://", "https://")) or name.partition("#")[0].endswith(".toml")
+
+
 def cache_folder() -> Path:
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named)

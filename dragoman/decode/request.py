@@ -1,5 +1,6 @@
 """Translation parameters: a `Request`, or the same as keyword arguments."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -8,6 +9,10 @@ from dragoman.decode.search.hypotheses import OnStep
 from dragoman.decode.search.task import Observer, Sampling
 from dragoman.text.glossary import NO_TERMS, Glossary
 from dragoman.text.translation_memory import Memory
+
+
+def call(function: Callable[[], None]) -> None:
+    function()
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Request:
         on_step: Called before every step of every search; an exception from it ends the search.
         on_text: Called between steps of long work on texts; an exception from it ends the work.
         memory: A translation memory: exact matches replace translations, near ones are reported.
+        outside: Runs a function that waits for another program, so that others may work meanwhile.
     """
 
     to: str = ""
@@ -41,6 +47,7 @@ class Request:
     on_step: OnStep | None = field(default=None, compare=False)
     on_text: OnStep | None = field(default=None, compare=False)
     memory: Memory | None = field(default=None, compare=False)
+    outside: Callable[[Callable[[], None]], None] = field(default=call, compare=False)
 
     def pause(self) -> None:
         """Call `on_text`."""

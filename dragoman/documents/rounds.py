@@ -1,7 +1,8 @@
 """Translate segments in a few rounds.
 
 First every sentence is translated whole, with masks for placeholders. If a code did not come
-through, other masks are tried. The remaining segments are translated piece by piece, each text
+through, other masks are tried. A translator that keeps tags gets whole segments with them before
+that. The remaining segments are translated piece by piece, each text
 between two codes by itself: nothing can be lost there, because the codes never leave the file.
 
 The caller passes the function that translates sentences (`translate.py`), so the process that reads
@@ -16,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from dragoman.documents.document import QualityWarning
 from dragoman.documents.inline import MaskedSegment, SentenceResult
+from dragoman.documents.marked import marked, restored
 from dragoman.documents.protect import adds_protected, protect_texts
 from dragoman.documents.segment import (
     Code,
@@ -52,10 +54,12 @@ def translate_segments(
     segments: Sequence[Segment],
     translate: TranslateSentences,
     warnings: dict[Segment, QualityWarning] | None = None,
+    with_tags: bool = False,
 ) -> list[Segment]:
     """Translate segments, calling `translate` with the sentences of each round.
 
-    `warnings` collects what is doubtful, by source segment.
+    `warnings` collects what is doubtful, by source segment. With `with_tags`, whole segments with
+    their tags as marks come first.
     """
     warnings = {} if warnings is None else warnings
     sources = [protect_texts(segment) for segment in segments]
@@ -63,6 +67,14 @@ def translate_segments(
     parts = [_split_at_breaks(source) for source in sources]
     flat = [(part, number) for number, own in enumerate(parts) for part in own]
     translated: list[Segment | None] = [None if has_words(part) else part for part, _ in flat]
+    if with_tags:
+        rows = [i for i, part in enumerate(translated) if part is None]
+        for i, (found, result) in zip(
+            rows, _with_tags([flat[i][0] for i in rows], translate), strict=True
+        ):
+            translated[i] = found
+            if found is not None:
+                _warn(warnings, segments[flat[i][1]], [result])
     for stand_ins in STAND_INS:
         # Only segments without a result, and with few enough codes to place.
         pending = [
@@ -81,12 +93,7 @@ def translate_segments(
                 continue
             part, number = flat[i]
             results = _results(one, replies)
-            confidence = min(result.confidence for result in results)
-            why = next((result.why for result in results if result.why), "")
-            if confidence < UNSURE:
-                why = why or f"the model is unsure ({confidence:.0%})"
-            if why:
-                warnings[segments[number]] = QualityWarning(why, confidence)
+            _warn(warnings, segments[number], results)
             inner = one.restore(results)
             if inner is not None and same_structure(part, whole := (*before, *inner, *after)):
                 translated[i] = whole
@@ -107,6 +114,35 @@ def translate_segments(
         done[i] = segment
         warnings[segments[i]] = QualityWarning("translated in pieces, between its codes")
     return [segment for segment in done if segment is not None]
+
+
+def _warn(
+    warnings: dict[Segment, QualityWarning], segment: Segment, results: Sequence[SentenceResult]
+) -> None:
+    """Note what is doubtful about the translations of a segment's sentences."""
+    confidence = min(result.confidence for result in results)
+    said = [result.why for result in results if result.why]
+    if said:
+        warnings[segment] = QualityWarning(" ".join(said), min(confidence, UNSURE))
+    elif confidence < UNSURE:
+        why = f"the model is unsure ({confidence:.0%})"
+        warnings[segment] = QualityWarning(why, confidence)
+
+
+def _with_tags(
+    parts: Sequence[Segment], translate: TranslateSentences
+) -> list[tuple[Segment | None, SentenceResult]]:
+    """Translate segments whole, with a mark for each code; None where a code was lost."""
+    trims = [strip_edges(part) for part in parts]
+    texts = [marked(inner) for _, inner, _ in trims]
+    results = translate([SentenceRequest(text) for text, _ in texts]) if texts else []
+    found: list[tuple[Segment | None, SentenceResult]] = []
+    for (before, inner, after), (_, code_of), result in zip(trims, texts, results, strict=True):
+        whole = restored(inner, result.text, code_of)
+        if whole is not None:
+            whole = normalize((*before, *whole, *after))
+        found.append((whole, result))
+    return found
 
 
 def _split_at_breaks(segment: Segment) -> list[Segment]:

@@ -140,9 +140,12 @@ class Reader:
         answer, _ = self._exchange({"open": message}, raw)
         return FileSummary(*answer["summary"])
 
-    def translate(self, translate: TranslateSentences) -> bytes:
-        """Translate the file with a function for its sentences, and return the written file."""
-        answer, written = self._exchange({"translate": True})
+    def translate(self, translate: TranslateSentences, with_tags: bool = False) -> bytes:
+        """Translate the file with a function for its sentences, and return the written file.
+
+        `with_tags`: the function keeps tags, so it gets whole segments first.
+        """
+        answer, written = self._exchange({"translate": True, "with_tags": with_tags})
         while "sentences" in answer:
             self.done = answer["done"]
             results = translate([SentenceRequest(*sentence) for sentence in answer["sentences"]])
@@ -286,7 +289,7 @@ class _ReaderProcess:
         limit_process(0, self._cpu_s)
         if "unchanged" in message:
             return {}, self._document.write(self._document.segments)
-        written = self._translated()
+        written = self._translated(message["with_tags"])
         return {"report": self._report}, written
 
     def put_away(self) -> int:
@@ -309,12 +312,12 @@ class _ReaderProcess:
             )
         return FileSummary(len(segments), characters, language_sample(segments))
 
-    def _translated(self) -> bytes:
+    def _translated(self, with_tags: bool) -> bytes:
         document = self._document
         unique = UniqueSegments(document.segments)
         self._done = 0
         for window in unique.windows(_WINDOW):
-            translated = translate_segments(window, self._ask, document.warnings)
+            translated = translate_segments(window, self._ask, document.warnings, with_tags)
             self._done += unique.add(window, translated)
         every = unique.translated()
         written = document.write(every)  # checks the file, and adds warnings

@@ -42,8 +42,14 @@ def translate_sentences(
 
 
 def sentence_result(translation: Translation) -> SentenceResult:
-    why = translation.note or translation.warning
+    # A text engine says why a translation is marked.
+    why = getattr(translation, "broken", "") or translation.note or translation.warning
     return SentenceResult(translation.text, translation.alignment, translation.confidence, why)
+
+
+def takes_marks(translator: Translator) -> bool:
+    """Tell whether a translator keeps tags inside a sentence, as some text engines do."""
+    return getattr(translator.pipeline, "takes_marks", False)
 
 
 def with_target_language(translator: Translator, text: str, request: Request) -> Request:

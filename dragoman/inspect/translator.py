@@ -1,14 +1,16 @@
 """A translator with access to the model: scores of given translations, attention, embeddings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 
 from dragoman.bundle.folder import parameters_by_part
+from dragoman.convert.hub import is_text_engine
 from dragoman.decode.request import Options, Request
 from dragoman.decode.searcher import batches_by_length
 from dragoman.decode.translator import Translator
@@ -23,6 +25,31 @@ if TYPE_CHECKING:
 
 class InspectableTranslator(Translator):
     """The result of `dragoman.load`: translates, and shows how the model computes its output."""
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path = "",
+        device: str = "auto",
+        engine: str = "auto",
+        threads: int = 0,
+        *,
+        engine_settings: Mapping[str, Any] = {},
+        **more: Any,
+    ) -> Self:
+        """Load a model, or with the address of an engine that takes text, that engine.
+
+        Either of `model` and `engine` may name it; a model beside it takes over where it fails.
+        `engine_settings` are those of a text engine (`decode/text_engine/settings.py`).
+        """
+        if is_text_engine(str(model)) and not is_text_engine(engine):
+            model, engine = "", str(model)
+        if not is_text_engine(engine):
+            return super().load(model, device, engine, threads, **more)
+        # Imported late: the package's own model needs nothing of it.
+        from dragoman.inspect.text_translator import TextTranslator
+
+        return cast("Self", TextTranslator.of(engine, model, device, engine_settings))
 
     def score(
         self,

@@ -9,8 +9,8 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from dragoman.serve import openai, schemas
 from dragoman.serve.door import MeteredRoute, costs, paying, read_json
 from dragoman.serve.requests import body_of, described, refusals, service_of, written
-from dragoman.serve.served_models import NAMES
 from dragoman.text.glossary import Glossary
+from dragoman.text.languages import NAMES
 
 router = APIRouter(tags=["dragoman"], route_class=MeteredRoute)
 

@@ -21,10 +21,9 @@ from dragoman.serve.documents import DocumentJob, as_file, jobs_of
 from dragoman.serve.door import FORMS, JSON, DeeplRoute, costs, paying, read_fields, read_upload
 from dragoman.serve.keys import Client
 from dragoman.serve.requests import A_FILE, body_of, described, refusals, service_of, written
-from dragoman.serve.served_models import NAMES
 from dragoman.serve.service import Service
 from dragoman.text.glossary import NO_TERMS, Glossary
-from dragoman.text.languages import AUTO
+from dragoman.text.languages import AUTO, NAMES
 
 router = APIRouter(prefix="/v2", tags=["DeepL"], route_class=DeeplRoute)
 MOST_TEXTS = 50

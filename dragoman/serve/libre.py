@@ -27,8 +27,7 @@ from dragoman.serve.door import (
     valid,
 )
 from dragoman.serve.requests import A_FILE, body_of, refusals, root_of, service_of, written
-from dragoman.serve.served_models import NAMES
-from dragoman.text.languages import AUTO
+from dragoman.text.languages import AUTO, NAMES
 
 K = TypeVar("K", bound=schemas.Keyed)
 router = APIRouter(tags=["LibreTranslate"], route_class=LibreRoute)

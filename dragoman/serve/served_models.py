@@ -9,20 +9,6 @@ from dragoman.inspect.translator import InspectableTranslator
 from dragoman.text.detect import Detected, detect
 from dragoman.text.languages import Languages, choose_model, known_languages, pairs_of
 
-# fmt: off
-NAMES = {
-    "ar": "Arabic", "be": "Belarusian", "bg": "Bulgarian", "cs": "Czech", "da": "Danish",
-    "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish",
-    "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish",
-    "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian",
-    "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian",
-    "lv": "Latvian", "mk": "Macedonian", "nb": "Norwegian", "nl": "Dutch", "no": "Norwegian",
-    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
-    "sl": "Slovenian", "sr": "Serbian", "sv": "Swedish", "th": "Thai", "tr": "Turkish",
-    "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
-}
-# fmt: on
-
 
 @dataclass(frozen=True)
 class ServedModel:

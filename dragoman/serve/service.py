@@ -28,7 +28,7 @@ from dragoman.documents.formats import Format
 from dragoman.documents.inline import SentenceResult
 from dragoman.documents.rounds import SentenceRequest
 from dragoman.documents.sandbox import Reader, ReaderLimits
-from dragoman.documents.translate import translate_sentences
+from dragoman.documents.translate import takes_marks, translate_sentences
 from dragoman.serve import schemas
 from dragoman.serve.answers import translated
 from dragoman.serve.batcher import Batcher, BusyError, StoppingError
@@ -342,7 +342,11 @@ class Service:
 
         def work(caller: Caller) -> list[schemas.Translated]:
             options = Request(
-                nbest=nbest, alignments=alignments, glossary=glossary, on_text=caller.pause
+                nbest=nbest,
+                alignments=alignments,
+                glossary=glossary,
+                on_text=caller.pause,
+                outside=caller.outside,
             )
             split = self._split(texts, source, target, beam, options)
             search = _PaidSearch(self, caller, client)
@@ -425,7 +429,7 @@ class Service:
         comparisons = _COMPARED if readers is self.markup_readers else _COMPARED_IN_DOCUMENT
         turns = self._text_threads.turns if readers is self.markup_readers else self._document_turns
         caller = Caller(asyncio.get_running_loop(), turns, client)
-        request = replace(request, on_text=caller.pause)
+        request = replace(request, on_text=caller.pause, outside=caller.outside)
 
         def search(queries: list[Query]) -> list[Hypotheses]:
             return caller.wait(self._patiently(translator.searcher, queries, client))
@@ -440,7 +444,9 @@ class Service:
                 lambda _: translate_sentences(translator.pipeline, sentences, request, search)
             )
 
-        written = asyncio.ensure_future(readers.run(reader.translate, translate))
+        written = asyncio.ensure_future(
+            readers.run(reader.translate, translate, takes_marks(translator))
+        )
         return await until_cancelled(written, caller)
 
     async def inspect(

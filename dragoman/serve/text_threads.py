@@ -106,6 +106,14 @@ class Caller:
             self._end_turn()
             self._take_turn()
 
+    def outside(self, function: Callable[[], None]) -> None:
+        """Run a function that waits for another program, while others have the turn."""
+        self._end_turn()
+        try:
+            function()
+        finally:
+            self._take_turn()
+
     def cancel(self) -> None:
         self._cancelled = True
         if self._pending is not None:

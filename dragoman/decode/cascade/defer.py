@@ -8,14 +8,17 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from dragoman.decode.cascade.endpoint import endpoint_of
+from dragoman.convert.hub import is_text_engine
 from dragoman.decode.request import Request
 from dragoman.decode.translation import Candidate, Translation
 from dragoman.decode.translator import Translator
 from dragoman.errors import ConfigError
 from dragoman.storage.files import storage_errors
+
+if TYPE_CHECKING:
+    from dragoman.decode.text_engine.engine import TextEngine
 
 _Key = tuple[str, str, str, str]  # translator, source language, target language, text
 
@@ -42,10 +45,41 @@ class SecondModel:
         return self.translator.translate(texts, source=source, to=to)
 
 
+@dataclass(frozen=True)
+class SecondEngine:
+    """An LLM or an API. An answer that breaks a promise counts as none."""
+
+    engine: "TextEngine"
+
+    @property
+    def name(self) -> str:
+        return self.engine.name
+
+    def translate(self, texts: Sequence[str], source: str, to: str) -> Sequence[str | Exception]:
+        from dragoman.decode.text_engine.client import EngineError
+        from dragoman.decode.text_engine.engine import segment_of
+
+        segments = [segment_of(text, source, to) for text in texts]
+        try:
+            self.engine.translate(segments)
+        except EngineError as error:
+            return [error] * len(texts)
+        return [
+            EngineError(" ".join(fault.words for fault in one.said[-1][1]))
+            if one.answer is None
+            else one.restored(one.answer)
+            for one in segments
+        ]
+
+
 def second_of(where: str, source: str = "", to: str = "", timeout_s: float = 30.0) -> Second:
-    """Create the second translator from a model's name, a folder or an address."""
-    if where.startswith(("http://", "https://")):
-        return endpoint_of(where, timeout_s)
+    """Create the second translator from a model's name, a folder, an address or a TOML file."""
+    if is_text_engine(where):
+        # Imported late: a model needs nothing of it.
+        from dragoman.decode.text_engine.engine import TextEngine
+        from dragoman.decode.text_engine.settings import engine_settings
+
+        return SecondEngine(TextEngine(engine_settings(where, timeout_s=timeout_s)))
     return SecondModel(Translator.load(where, source=source, target=to), where)
 
 

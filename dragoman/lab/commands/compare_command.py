@@ -9,7 +9,7 @@ from typing import Literal
 
 import dragoman
 from dragoman.cli.arguments import UsageError, argument, option
-from dragoman.cli.options import DEVICE
+from dragoman.cli.options import DEVICE, FROM, TO
 from dragoman.errors import ConfigError, needs_torch
 
 Files = tuple[str, str]
@@ -41,17 +41,39 @@ def command(
     minutes: float = option(
         math.inf, "Start no run after this time; the same command continues.", min=0.0
     ),
+    engines: list[str] | None = option(
+        None,
+        "Translate SRC with this, and train nothing (repeatable): a model, or the address of an "
+        "LLM or an API.",
+        "--engine",
+        metavar="E",
+    ),
+    glossary: str = option("", "With --engine: terms, whose use is counted."),
+    from_: str = FROM,
+    to: str = TO,
     device: str = DEVICE,
     jobs: int | None = option(None, "Number of parallel runs.", min=1),
 ) -> None:
-    """Train models to test the lectures' claims, or to compare your own settings.
+    """Train models to test the lectures' claims, or to compare your own settings; or compare LLMs
+    and APIs with a model.
 
     The results are drawn in one HTML file. The same command continues where it stopped.
 
     Example: `dragoman compare --quick --claims C5 --out runs/compare`
 
+    Example: `dragoman compare SRC REF --engine pentaglot --engine http://localhost:8080/v1#hy-mt2
+    --from en --to de --out runs/engines`
+
     Example: `dragoman compare --systems a.toml b.toml --seeds 3 SRC TGT --out runs/compare`
     """
+    if engines:
+        from dragoman.lab.compare.text_engines import compare_engines
+
+        if not out or not files or len(files) > 2:
+            raise UsageError("--engine: give SRC, REF if there is one, and --out FOLDER.")
+        source, reference = [*files, ""][:2]
+        print(compare_engines(out, engines, source, reference, from_, to, glossary, device))
+        return
     with needs_torch():
         from dragoman.lab.compare.corpora import CorpusFiles
         from dragoman.lab.compare.experiment import compare_systems
