@@ -107,6 +107,11 @@ def huge_by_strides(tensors: dict[str, torch.Tensor]) -> None:
     tensors["model.shared.weight"] = torch.zeros(1).expand(10**7, 10**6)
 
 
+def one_tensor_under_many_names(tensors: dict[str, torch.Tensor]) -> None:
+    large = torch.zeros(2**18, dtype=torch.float16)
+    tensors |= {f"w{number}": large for number in range(200)}
+
+
 class Command:
     """Runs a command when it is unpickled."""
 
@@ -204,6 +209,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "an index of other kinds of files": (in_shards({"a": "config.json"}), "does not say which"),
     "an index of what is not there": (in_shards({"a": "model-2.safetensors"}), "No such file"),
     "a pickle that runs code": (that_runs_code, "contains more than tensors."),
+    "one tensor under many names": (pickled(one_tensor_under_many_names), "larger than their"),
     "a pickle of numbers without an end": (pickled(huge_by_strides), "larger than its stored data"),
     "a pickle of one number": (pickled(one_number_for_all), "larger than its stored data"),
     "a compressed pickle": (pickled(lambda tensors: None, packed=True), "compressed"),

@@ -17,10 +17,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.convert.from_ctranslate2 import from_argos, from_ctranslate2
+from dragoman.convert.from_ctranslate2 import Variables, from_argos, from_ctranslate2
 from dragoman.convert.from_marian import from_marian
 from dragoman.convert.to_ctranslate2 import to_ctranslate2
-from dragoman.errors import DragomanError
+from dragoman.errors import ConversionError, DragomanError
 from tests.agree.test_converters import random_bundle
 from tests.agree.test_imports import argos_package, marian_folder
 from tests.forging import nothing_hangs
@@ -89,6 +89,14 @@ def test_a_forged_model_bin_is_refused(dragoman, honest: Path, tmp_path: Path, n
     raw, words = MODELS[name]
     (folder / "model.bin").write_bytes(raw)
     refused(dragoman, "from-ctranslate2", folder, words)
+
+
+def test_an_array_with_many_names_is_refused_before_each_is_copied() -> None:
+    names = b"".join(string(f"b{number}") + string("a") for number in range(50))
+    raw = head() + array((100,), 400) + bytes(400) + struct.pack("<I", 50) + names
+    stored = Variables(Path("folder"), raw)
+    with pytest.raises(ConversionError, match="too many names"):
+        [stored.weight(f"b{number}") for number in range(50)]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
@@ -277,6 +285,16 @@ def test_a_forged_npz_is_refused(dragoman, honest: Path, tmp_path: Path, name: s
     change, words = NPZ[name]
     change_npz(folder, change)
     refused(dragoman, "from-marian", folder, words)
+
+
+def test_arrays_of_an_npz_that_lie_in_each_other_are_refused(
+    dragoman, honest: Path, tmp_path: Path
+) -> None:
+    folder = copied(honest, tmp_path, "marian")
+    with zipfile.ZipFile(folder / "model.npz", "a") as archive:
+        archive.writestr("last.npy", b"")  # so that the directory is written anew
+        archive.filelist += archive.filelist[:1] * 50
+    refused(dragoman, "from-marian", folder, "larger than the file")
 
 
 def test_a_forged_marian_folder_is_refused(dragoman, honest: Path, tmp_path: Path) -> None:

@@ -495,3 +495,9 @@ def test_two_models_serve_two_directions(trained) -> None:
         there.route("", "fr", "en")
     anything = Models([ServedModel("c", Reading((), ()))])
     assert anything.route("", "xx", "yy").model.name == "c"
+
+
+def test_a_long_name_of_a_model_is_not_split_in_all_ways(client) -> None:
+    answer = client.get("/v1/models/dragoman" + "-a" * 10_000)
+    assert answer.status_code == 404
+    assert len(answer.text) < 1000  # the name is cut
