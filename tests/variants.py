@@ -70,7 +70,7 @@ VARIANTS: dict[str, dict[str, object]] = {
         "model__positions__kind": "rotary", "model__norm_position": "pre",
         "model__norm_type": "batch",
     },
-    "many others at once": {
+    "many others together": {
         "model__attention__similarity": "cosine", "model__attention__pattern": "hard",
         "model__attention__heads_layout": "wide", "model__positions__kind": "relative",
         "model__feed_forward": False,

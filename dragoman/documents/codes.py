@@ -99,7 +99,7 @@ class Value(NamedTuple):
 
 
 def without_codes(values: Iterable[Value], options: ReadOptions) -> Iterator[Span]:
-    """Yield the spans of values, those of codes with the reason to leave them."""
+    """Yield the spans of values; a code's span has the reason to leave it."""
     if options.only_keys:
         yield from (value.span for value in values if _matches(value, options.only_keys))
         return
@@ -164,7 +164,7 @@ def _is_named_as_code(value: Value) -> bool:
     words = _words(_key(value))
     if not words or not value.text:
         return False
-    # Elsewhere, scripts may be those of languages.
+    # Elsewhere, scripts may be writing systems.
     if keys[0] == "scripts" or any("".join(_words(key)) in _HOLDERS for key in keys[:-1]):
         names = _NAMES
     else:

@@ -70,7 +70,7 @@ class Area(NamedTuple):
     right: int
 
 
-class Formula(NamedTuple):
+class CellFormula(NamedTuple):
     """A formula, the cells that it is in or applies to, and what else is known about it.
 
     `is_test`: it compares these cells, as a validation list or a conditional format does.
@@ -87,10 +87,10 @@ class Workbook:
     """What is needed of a workbook: its formulas, its text cells, and names for areas.
 
     `cells` has, for each sheet and column, first row, last row and text of each text cell.
-    `strings` are compared with wherever they occur; those of filters may have wildcards.
+    `strings` are compared with wherever they occur; a filter may have wildcards.
     """
 
-    formulas: list[Formula] = field(default_factory=list)
+    formulas: list[CellFormula] = field(default_factory=list)
     cells: dict[tuple[str, int], list[tuple[int, int, str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -471,12 +471,12 @@ class _ExcelReader:
             case "sqref":
                 self._areas(text)
                 for formula, is_test in self._extensions:
-                    self._book.formulas.append(Formula(formula, self._area, False, is_test))
+                    self._book.formulas.append(CellFormula(formula, self._area, False, is_test))
                 self._extensions.clear()
             case "f" if text:
-                self._book.formulas.append(Formula(text, self._area))
+                self._book.formulas.append(CellFormula(text, self._area))
             case "formula" | "formula1" | "formula2" if text:
-                self._book.formulas.append(Formula(text, self._area, False, self._is_test))
+                self._book.formulas.append(CellFormula(text, self._area, False, self._is_test))
             case "definedName" if not self._name.startswith("_xlnm."):
                 self._book.names[self._name] = text
 
@@ -523,7 +523,7 @@ class _OdsReader:
             case "table-cell" | "covered-table-cell":
                 self._columns = _count(attributes, "number-columns-repeated")
                 if formula := attributes.get("formula", ""):
-                    self._book.formulas.append(Formula(_excel_formula(formula), self._area()))
+                    self._book.formulas.append(CellFormula(_excel_formula(formula), self._area()))
                 if validation := attributes.get("content-validation-name", ""):
                     self._validated[validation].append(self._area())
             case "annotation":
@@ -539,10 +539,10 @@ class _OdsReader:
             case "condition" if "value" in attributes:
                 text = _excel_formula(attributes["value"])
                 is_test = not text.startswith("formula-is")
-                self._book.formulas.append(Formula(text, self._format, False, is_test))
+                self._book.formulas.append(CellFormula(text, self._format, False, is_test))
             case "map":  # a conditional format of older files
                 text = _excel_formula(attributes.get("condition", ""))
-                self._book.formulas.append(Formula(text, Area("", 0, 0, 0, 0), False))
+                self._book.formulas.append(CellFormula(text, Area("", 0, 0, 0, 0), False))
             case "named-range" | "database-range":
                 range_ = attributes.get("cell-range-address") or attributes.get(
                     "target-range-address", ""
@@ -577,7 +577,7 @@ class _OdsReader:
                 for name, condition in self._conditions:
                     for area in self._validated[name]:
                         self._book.formulas.append(
-                            Formula(condition, area, False, "-in-list" in condition)
+                            CellFormula(condition, area, False, "-in-list" in condition)
                         )
 
     def _area(self) -> Area:

@@ -182,7 +182,7 @@ def _dealt(speech: str, cues: Sequence[_Cue]) -> list[str]:
     total = sum(map(_columns, units))
     sizes = [max(1, _columns(cue.text)) for cue in cues]
     wanted = [total * size / sum(sizes) for size in sizes]
-    # What is too much for a cue goes to those that have room.
+    # Words that a cue has no room for go to cues that have some.
     most = [
         min(_MOST_LINES * _LONGEST_LINE, max(size, _READ_A_SECOND * (cue.finish - cue.begin)))
         for size, cue in zip(sizes, cues, strict=True)

@@ -22,6 +22,7 @@ _LINGER_S = 0.5  # for a request that is on its way while the service stops
 # packet of one-byte chunks would hold the event loop for a tenth of a second.
 _CHUNKS, _BYTES_OF_A_CHUNK = 1000, 256
 _HEADERS = 100
+_PERCENTS = 1000  # escapes in a path, each of which takes time
 _PIPELINED = 16  # requests of one connection that may wait for earlier answers
 
 
@@ -120,12 +121,16 @@ class Connection(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
+        if url.partition(b"?")[0].count(b"%") > _PERCENTS:
+            self._stop_parsing(400, "the path has too many percent signs.")
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head is not None:  # trailers after a chunked body are ignored
             self._count(len(name) + len(value))
             self._head.headers += 1
+            if name.lower() == b"cookie":  # parsed for each request, and used by no route
+                return
             if self._head.headers > _HEADERS:
                 self._stop_parsing(431, f"the request has more than {_HEADERS} headers.")
             super().on_header(name, value)

@@ -519,6 +519,12 @@ def test_a_head_that_is_a_little_too_large_hears_why(service, end) -> None:
         assert "32,768 bytes" in json.loads(said.partition(b"\r\n\r\n")[2])["error"]
 
 
+def test_a_path_with_thousands_of_escapes_is_refused(service) -> None:
+    with running(service) as address, connect(address) as connection:
+        connection.sendall(b"GET /" + b"%41" * 5000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert heard(connection).startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_head_with_many_headers_is_refused(service) -> None:
     with running(service) as address, connect(address) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"a:b\r\n" * 1000 + b"\r\n")

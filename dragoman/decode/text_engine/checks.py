@@ -51,7 +51,7 @@ class Fault(NamedTuple):
 
 
 @dataclass
-class Segment:
+class EngineSegment:
     """A text on its way to an engine: with marks in place of what must be kept.
 
     Attributes:
@@ -98,7 +98,7 @@ class Segment:
         return MARK.sub(lambda match: self.kept.get(match[0], ""), text)
 
 
-def faults(segment: Segment, answer: str) -> list[Fault]:
+def faults(segment: EngineSegment, answer: str) -> list[Fault]:
     """Return what an answer with marks breaks; nothing if it keeps all promises."""
     source, target = segment.unmarked(segment.text), segment.unmarked(answer)
     if any(map(str.isalpha, source)) and not target.strip():
@@ -109,7 +109,7 @@ def faults(segment: Segment, answer: str) -> list[Fault]:
     return found
 
 
-def _talk(segment: Segment, answer: str, source: str, target: str) -> list[Fault]:
+def _talk(segment: EngineSegment, answer: str, source: str, target: str) -> list[Fault]:
     if _REFUSAL.search(target) and not _REFUSAL.search(source):
         return [Fault("refusal", "It refused to translate.")]
     quoted = target[:1] in _QUOTES and target[-1:] in _QUOTES and source[:1] not in _QUOTES
@@ -119,7 +119,7 @@ def _talk(segment: Segment, answer: str, source: str, target: str) -> list[Fault
     return []
 
 
-def _marks(segment: Segment, answer: str, source: str, target: str) -> list[Fault]:
+def _marks(segment: EngineSegment, answer: str, source: str, target: str) -> list[Fault]:
     wanted, got = Counter(MARK.findall(segment.text)), Counter(MARK.findall(answer))
     lost = [*(wanted - got)]
     if lost:
@@ -138,20 +138,20 @@ def _marks(segment: Segment, answer: str, source: str, target: str) -> list[Faul
     return []
 
 
-def _terms(segment: Segment, answer: str, source: str, target: str) -> list[Fault]:
+def _terms(segment: EngineSegment, answer: str, source: str, target: str) -> list[Fault]:
     missing = lacking(segment.demands, target, is_in_capitals(source)) if segment.demands else []
     words = [f"{demand.source!r} must become {demand.spellings[0]!r}" for demand in missing]
     return [Fault("term", f"{'; '.join(words)}.")] if words else []
 
 
-def _lines(segment: Segment, answer: str, source: str, target: str) -> list[Fault]:
+def _lines(segment: EngineSegment, answer: str, source: str, target: str) -> list[Fault]:
     before, after = (text.strip().count("\n") for text in (source, target))
     return (
         [Fault("lines", f"It had {after + 1} lines, not {before + 1}.")] if before != after else []
     )
 
 
-def _length(segment: Segment, answer: str, source: str, target: str) -> list[Fault]:
+def _length(segment: EngineSegment, answer: str, source: str, target: str) -> list[Fault]:
     before, after = map(_size, (source, target))
     if after > _LONGER * before + _SPARE:
         return [Fault("length", "It was much longer than the text.")]
@@ -160,7 +160,7 @@ def _length(segment: Segment, answer: str, source: str, target: str) -> list[Fau
     return []
 
 
-def _content(segment: Segment, answer: str, source: str, target: str) -> list[Fault]:
+def _content(segment: EngineSegment, answer: str, source: str, target: str) -> list[Fault]:
     """Numbers, repetition, and the language of the answer."""
     # Words that are kept say nothing about the language.
     bare_source, bare = (MARK.sub(" ", text) for text in (segment.text, answer))
@@ -185,16 +185,16 @@ def _is_copied(source: str, target: str, to: str) -> bool:
     return small >= _FEW_WORDS and "untranslated" in errors(source, target, "", to)
 
 
-_CHECKS: tuple[Callable[[Segment, str, str, str], list[Fault]], ...] = (
+_CHECKS: tuple[Callable[[EngineSegment, str, str, str], list[Fault]], ...] = (
     _talk, _marks, _terms, _lines, _length, _content,
 )  # fmt: skip
 
 
-def _listed(segment: Segment, marks: list[str]) -> str:
+def _listed(segment: EngineSegment, marks: list[str]) -> str:
     return ", ".join(shown(mark, segment.kept) for mark in marks)
 
 
-def _words(segment: Segment, marks: list[str]) -> list[str]:
+def _words(segment: EngineSegment, marks: list[str]) -> list[str]:
     return [segment.kept.get(mark) or mark for mark in marks]
 
 

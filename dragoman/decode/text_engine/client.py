@@ -40,7 +40,7 @@ class Usage:
     errors: dict[str, int] = field(default_factory=dict)
 
 
-class Client:
+class EngineClient:
     """Posts requests to one engine, from any thread."""
 
     def __init__(self, settings: EngineSettings, dialect: Dialect):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from dragoman.decode.text_engine import dialects
 from dragoman.decode.text_engine.answers import Answers
-from dragoman.decode.text_engine.checks import Fault, Segment, faults
-from dragoman.decode.text_engine.client import CHARACTERS, Client, EngineError
+from dragoman.decode.text_engine.checks import EngineSegment, Fault, faults
+from dragoman.decode.text_engine.client import CHARACTERS, EngineClient, EngineError
 from dragoman.decode.text_engine.dialects import Question
 from dragoman.decode.text_engine.forms import PLAIN, read, written
 from dragoman.decode.text_engine.settings import EngineSettings
@@ -28,9 +28,9 @@ _NUMBER = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)?(?!\w)")
 _BATCH, _NAMED, _PROTECTED = range(3)
 
 
-class _Call(NamedTuple):
-    segments: list[Segment]
-    asked: list[Segment]  # the same, or with more marks
+class _EngineCall(NamedTuple):
+    segments: list[EngineSegment]
+    asked: list[EngineSegment]  # the same, or with more marks
     form: str
     question: Question
 
@@ -41,7 +41,7 @@ class TextEngine:
     def __init__(self, settings: EngineSettings):
         self.settings = settings
         self.dialect = settings.resolved()
-        self.client = Client(settings, self.dialect)
+        self.client = EngineClient(settings, self.dialect)
         self._answers = Answers(settings.answers)
         # For each form of marks, how many were sent and how many came back.
         self._sent: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class TextEngine:
         return self.settings.name
 
     def translate(
-        self, segments: Sequence[Segment], pause: Callable[[], None] = lambda: None
+        self, segments: Sequence[EngineSegment], pause: Callable[[], None] = lambda: None
     ) -> None:
         """Fill `answer` of each segment that the engine translates with all promises kept."""
         self.texts += len(segments)
@@ -112,7 +112,7 @@ class TextEngine:
     def _batch(self) -> int:
         return max(1, self.settings.batch or self.dialect.batch)
 
-    def _content(self, segment: Segment) -> tuple[object, ...]:
+    def _content(self, segment: EngineSegment) -> tuple[object, ...]:
         """Return all that an answer depends on, but the address."""
         terms = [(demand.source, demand.targets) for demand in segment.demands]
         languages = segment.source, segment.to
@@ -120,7 +120,7 @@ class TextEngine:
         return (*asked, *languages, terms, segment.text, sorted(segment.kept.items()))
 
     def _ask_again_and_again(
-        self, pending: list[Segment], ways: Sequence[int], pause: Callable[[], None]
+        self, pending: list[EngineSegment], ways: Sequence[int], pause: Callable[[], None]
     ) -> None:
         for way in ways:
             pause()
@@ -137,10 +137,10 @@ class TextEngine:
                     future.cancel()
             pending = [segment for segment in pending if segment.answer is None]
 
-    def _calls(self, pending: Sequence[Segment], way: int) -> list[_Call]:
+    def _calls(self, pending: Sequence[EngineSegment], way: int) -> list[_EngineCall]:
         calls = []
         # Texts of one call share languages and context.
-        groups: dict[object, list[Segment]] = {}
+        groups: dict[object, list[EngineSegment]] = {}
         for segment in pending:
             groups.setdefault((segment.source, segment.to, segment.context), []).append(segment)
         size = self._batch if way == _BATCH else 1
@@ -149,7 +149,7 @@ class TextEngine:
                 calls.append(self._call(group[first : first + size], way))
         return [call for call in calls if call is not None]
 
-    def _call(self, segments: list[Segment], way: int) -> _Call | None:
+    def _call(self, segments: list[EngineSegment], way: int) -> _EngineCall | None:
         """Return a request for segments; None if it is no new question."""
         asked = [_protected(one) for one in segments] if way == _PROTECTED else segments
         form = self._form(asked)
@@ -176,12 +176,12 @@ class TextEngine:
             segment.asked.add(body)
         elif len(segments) == 1:
             segments[0].asked.add(str(self._body(question)))
-        return _Call(segments, asked, form, question)
+        return _EngineCall(segments, asked, form, question)
 
     def _body(self, question: Question) -> dict[str, object]:
         return dialects.body(self.dialect, self.settings.model, question, self.client.key)
 
-    def _form(self, segments: Sequence[Segment]) -> str:
+    def _form(self, segments: Sequence[EngineSegment]) -> str:
         """Return the form whose marks came through best; one that failed here comes last."""
         failed = {form for one in segments for form in one.failed_forms}
 
@@ -190,7 +190,7 @@ class TextEngine:
 
         return min(self.dialect.forms, key=rank)  # the first of equals
 
-    def _answer(self, call: _Call) -> list[str | EngineError | None]:
+    def _answer(self, call: _EngineCall) -> list[str | EngineError | None]:
         try:
             data = self.client.post(self._body(call.question))
         except EngineError as error:
@@ -205,7 +205,11 @@ class TextEngine:
         return [*found]
 
     def _judge(
-        self, segment: Segment, asked: Segment, said: str | EngineError | None, form: str
+        self,
+        segment: EngineSegment,
+        asked: EngineSegment,
+        said: str | EngineError | None,
+        form: str,
     ) -> None:
         """Accept an answer, or note what it breaks."""
         if not isinstance(said, str):
@@ -231,14 +235,14 @@ class TextEngine:
             return
         self._accept(segment, answer, wrong)
 
-    def _accept(self, segment: Segment, answer: str, doubts: list[Fault]) -> None:
+    def _accept(self, segment: EngineSegment, answer: str, doubts: list[Fault]) -> None:
         segment.answer, segment.doubts = answer, doubts
         if not doubts:
             self._answers.keep(answer, *self._content(segment))
 
-    def _ask_by_sentence(self, pending: list[Segment], pause: Callable[[], None]) -> None:
+    def _ask_by_sentence(self, pending: list[EngineSegment], pause: Callable[[], None]) -> None:
         """Ask for the sentences of texts alone, and join what comes back."""
-        split: list[tuple[Segment, list[Segment], list[str]]] = []
+        split: list[tuple[EngineSegment, list[EngineSegment], list[str]]] = []
         for segment in pending:
             texts, gaps = split_sentences(segment.text, segment.source)
             if len(texts) > 1 and all(map(are_balanced, texts)):
@@ -258,11 +262,11 @@ class TextEngine:
 
 def segment_of(
     text: str, source: str, to: str, glossary: Glossary = NO_TERMS, context: str = ""
-) -> Segment:
+) -> EngineSegment:
     """Return a text with marks for what must come through unchanged, and with its terms."""
     spans = [(start, end, text[start:end]) for start, end in verbatim_spans(text)]
     spans += [(*match.span(), match[0]) for match in _CODE_WORD.finditer(text)]
-    segment = _marked(Segment(text, source, to, context=context), spans)
+    segment = _marked(EngineSegment(text, source, to, context=context), spans)
     # Not in the whole text: the name of a file holds no term.
     demands = glossary.demands(segment.text, source, to)
     if not demands:
@@ -274,7 +278,7 @@ def segment_of(
     return replace(segment, demands=demands, entries=entries)
 
 
-def _protected(segment: Segment) -> Segment:
+def _protected(segment: EngineSegment) -> EngineSegment:
     """Put marks in place of the terms and numbers that an answer lacked."""
     kinds = {fault.kind for _, wrong in segment.said for fault in wrong}
     text, spans, demands = segment.text, [], segment.demands
@@ -288,7 +292,7 @@ def _protected(segment: Segment) -> Segment:
     return _marked(segment, spans)
 
 
-def _marked(segment: Segment, spans: Sequence[tuple[int, int, str]]) -> Segment:
+def _marked(segment: EngineSegment, spans: Sequence[tuple[int, int, str]]) -> EngineSegment:
     """Put marks in place of spans, with the words that they stand for."""
     number = max(map(number_of, MARK.findall(segment.text)), default=0)
     pieces, at, kept = [], 0, dict(segment.kept)
@@ -302,13 +306,13 @@ def _marked(segment: Segment, spans: Sequence[tuple[int, int, str]]) -> Segment:
     return replace(segment, text="".join([*pieces, segment.text[at:]]), kept=kept)
 
 
-def _sentence(segment: Segment, text: str) -> Segment:
+def _sentence(segment: EngineSegment, text: str) -> EngineSegment:
     plain = segment.unmarked(text)
     own = tuple(demand for demand in segment.demands if demand.source in plain)
-    return Segment(
+    return EngineSegment(
         text, segment.source, segment.to, segment.kept, own, segment.entries, segment.context
     )
 
 
-def _shows_marks(segment: Segment, form: str) -> bool:
+def _shows_marks(segment: EngineSegment, form: str) -> bool:
     return segment.has_codes or (form != PLAIN and bool(MARK.search(segment.text)))

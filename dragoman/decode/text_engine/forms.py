@@ -11,7 +11,7 @@ from dragoman.text.verbatim import names
 PLAIN = "plain"  # a word that must be kept is written as it is, a tag as in "xml"
 
 
-class _Form(NamedTuple):
+class _MarkForm(NamedTuple):
     opening: str
     closing: str
     single: str
@@ -19,11 +19,11 @@ class _Form(NamedTuple):
 
 
 _FORMS = {
-    "xml": _Form(
+    "xml": _MarkForm(
         "<g{}>", "</g{}>", "<x{}/>", re.compile(r"<\s?(/?)\s?[gx]\s?(\d+)\s?/?\s?>", re.I)
     ),
-    "brackets": _Form("⟦{}⟧", "⟦/{}⟧", "⟦{}⟧", re.compile(r"⟦\s?(/?)\s?(\d+)\s?⟧")),
-    "names": _Form("⟦{}⟧", "⟦/{}⟧", "{}", re.compile(r"(?<!\w)()X(\d+)(?!\w)")),
+    "brackets": _MarkForm("⟦{}⟧", "⟦/{}⟧", "⟦{}⟧", re.compile(r"⟦\s?(/?)\s?(\d+)\s?⟧")),
+    "names": _MarkForm("⟦{}⟧", "⟦/{}⟧", "{}", re.compile(r"(?<!\w)()X(\d+)(?!\w)")),
 }
 
 

@@ -12,7 +12,7 @@ from dragoman.decode.pipeline import Pipeline
 from dragoman.decode.query import BudgetError, Query, Search, SearchOptions
 from dragoman.decode.request import Request
 from dragoman.decode.splitting import Part
-from dragoman.decode.text_engine.checks import Segment, faults
+from dragoman.decode.text_engine.checks import EngineSegment, faults
 from dragoman.decode.text_engine.engine import TextEngine, segment_of
 from dragoman.decode.text_engine.forms import PLAIN, read
 from dragoman.decode.translation import Candidate, Translation
@@ -57,11 +57,11 @@ class TextPipeline(Pipeline):
     def translate(
         self, lines: Sequence[str], request: Request, search: Search, first: int = 0
     ) -> list[Translation]:
-        found: list[Translation | Segment] = [
+        found: list[Translation | EngineSegment] = [
             self._segment(lines, row, request) for row in range(len(lines))
         ]
         # Equal texts are asked for once.
-        unique = {one.content: one for one in found if isinstance(one, Segment)}
+        unique = {one.content: one for one in found if isinstance(one, EngineSegment)}
         segments = [*unique.values()]
         sendable = [one for one in segments if self._is_for_engine(one)]
         request.outside(lambda: self.engine.translate(sendable, request.pause))
@@ -75,9 +75,11 @@ class TextPipeline(Pipeline):
             one.broken = why
             self.engine.marked += bool(why)
             made[segment.content] = one
-        return [made[one.content] if isinstance(one, Segment) else one for one in found]
+        return [made[one.content] if isinstance(one, EngineSegment) else one for one in found]
 
-    def _segment(self, lines: Sequence[str], row: int, request: Request) -> Segment | Translation:
+    def _segment(
+        self, lines: Sequence[str], row: int, request: Request
+    ) -> EngineSegment | Translation:
         """Return a line as a segment, or its translation if it needs no engine."""
         text, memory = lines[row], request.memory
         match = memory.find(text) if memory and text.strip() else None
@@ -95,19 +97,19 @@ class TextPipeline(Pipeline):
         context = " ".join(MARK.sub("", line) for line in before)
         return segment_of(text, source, to, request.glossary, context)
 
-    def _is_for_engine(self, segment: Segment) -> bool:
+    def _is_for_engine(self, segment: EngineSegment) -> bool:
         """Tell whether to ask the engine: it has letters, and the dialect can keep its codes."""
         has_letters = any(map(str.isalpha, MARK.sub("", segment.text)))
         return has_letters and (self.engine.dialect.tags or not segment.has_codes)
 
     def _by_package(
-        self, segments: Sequence[Segment], request: Request, search: Search
+        self, segments: Sequence[EngineSegment], request: Request, search: Search
     ) -> dict[object, str]:
         """Return the package's translation of each text that the engine could not do.
 
         A text with codes is for the caller to try without them.
         """
-        groups: dict[tuple[str, str], list[Segment]] = {}
+        groups: dict[tuple[str, str], list[EngineSegment]] = {}
         for one in segments:
             if one.answer is None and not one.has_codes and self._speaks(one):
                 groups.setdefault((one.source, one.to), []).append(one)
@@ -121,7 +123,7 @@ class TextPipeline(Pipeline):
             )
         return package
 
-    def _chosen(self, segment: Segment, package: str | None) -> tuple[str, str, str]:
+    def _chosen(self, segment: EngineSegment, package: str | None) -> tuple[str, str, str]:
         """Return the best translation of a segment, who made it, and why it is marked."""
         engine, label = self.engine.name, self.engine.settings.label
         if segment.answer is not None:
@@ -131,7 +133,7 @@ class TextPipeline(Pipeline):
             return "", engine, ""
         if not self._is_for_engine(segment):
             return package or segment.unmarked(segment.text), PACKAGE, ""
-        # The first of those that break least; the engine's answers come first.
+        # The first answer with the fewest faults wins, and the engine's come first.
         offers = [(text, engine, wrong) for text, wrong in segment.said if text]
         if package is not None:
             marked = read(package, segment.text, segment.kept, PLAIN)
@@ -147,7 +149,11 @@ class TextPipeline(Pipeline):
         return segment.unmarked(text), by, why.strip().rstrip(".")
 
     def _read(
-        self, segments: Sequence[Segment], texts: Sequence[str], request: Request, search: Search
+        self,
+        segments: Sequence[EngineSegment],
+        texts: Sequence[str],
+        request: Request,
+        search: Search,
     ) -> list[Candidate]:
         """Have the package's model read the translations, for their confidence and their links."""
         read = [Candidate(text, 0.0) for text in texts]
@@ -176,6 +182,6 @@ class TextPipeline(Pipeline):
                     read[row] = self.proposer.candidates(part, found, replace(request, nbest=1))[0]
         return read
 
-    def _speaks(self, segment: Segment) -> bool:
+    def _speaks(self, segment: EngineSegment) -> bool:
         languages = self._codec.languages
         return languages.takes(segment.source, segment.to) and segment.to in languages.targets

@@ -13,7 +13,7 @@ from dragoman.cli.app import main
 def test_a_closed_output_pipe_is_not_a_failure(command: list[str], monkeypatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    output = open(writing, "w", buffering=1)  # noqa: SIM115 (each line is written at once)
+    output = open(writing, "w", buffering=1)  # noqa: SIM115 (each line is written immediately)
     monkeypatch.setattr(sys, "stdout", output)
     monkeypatch.setattr(sys, "argv", ["dragoman", *command])
     with pytest.raises(SystemExit) as end:

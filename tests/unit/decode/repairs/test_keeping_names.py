@@ -29,7 +29,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Model:
-    """Splitter and proposer at once.
+    """Splitter and proposer in one.
 
     `totals`: the log-probabilities of texts; `again`: what a search among all pieces says.
     """

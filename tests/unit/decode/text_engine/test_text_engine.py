@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.decode.text_engine.checks import Segment
+from dragoman.decode.text_engine.checks import EngineSegment
 from dragoman.decode.text_engine.client import EngineError
 from dragoman.decode.text_engine.engine import TextEngine, segment_of
 from dragoman.decode.text_engine.settings import EngineSettings, engine_settings
@@ -36,11 +36,11 @@ def engine_at(address: str, model: str = "gpt", **settings: object) -> TextEngin
     return TextEngine(engine_settings(f"{address}/v1#{model}" if model else address, **found))
 
 
-def segments_of(sources: Sequence[str]) -> list[Segment]:
+def segments_of(sources: Sequence[str]) -> list[EngineSegment]:
     return [segment_of(text, "en", "de", TERMS) for text in sources]
 
 
-def answer(segment: Segment) -> str | None:
+def answer(segment: EngineSegment) -> str | None:
     return None if segment.answer is None else segment.restored(segment.answer)
 
 
