@@ -271,7 +271,7 @@ def test_the_page_of_explain_computes_what_the_model_computes(
     for part, (side, name) in enumerate(
         [("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross")]
     ):
-        for layer, look in enumerate(trace.looks[side if name == "attention" else "cross"]):
+        for layer, look in enumerate(trace.attention[side if name == "attention" else "cross"]):
             stream = f"attentionStream(data, data.parts[{part}], {layer}, 1)"
             around = trace.calls[f"{side}.{layer}.around_{name}"][0]
             same(f"{stream}.x", around.given[0, 1])
@@ -285,7 +285,7 @@ def test_the_page_of_explain_computes_what_the_model_computes(
             same(f"feedForwardStream(data, '{side_name}', 0, 1).after", network.result[0, 1])
     # a score with its terms spelled out, and a probability at another temperature
     page.evaluate("explanation.change({ part: 2, target: 1, layer: 1, head: 1, key: 0 })")
-    score = float(trace.looks["cross"][1].scores[0, 1, 1, 0])
+    score = float(trace.attention["cross"][1].scores[0, 1, 1, 0])
     page.locator("#panel-scores").scroll_into_view_if_needed()
     sync_api.expect(page.locator("#panel-scores .sum b")).to_have_text(
         f"{score:.2f}".replace("-", "−")

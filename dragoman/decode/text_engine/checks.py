@@ -31,7 +31,7 @@ _CHATTER = re.compile(
     r"(?i)\A\W*(?:sure|certainly|of course|okay|here(?:'s| is| are)|the translat\w+|translat\w+"
     r"|gerne|natürlich|hier ist|die übersetzung|claro|aquí|bien sûr|voici|la trad\w+|aqui está)\b"
     r"[^\n]{0,80}:(?=\s|$)"
-    r"|\(?\b(?:note|hinweis|anmerkung|nota|remarque)\b ?:[^\n]*\Z"
+    r"|\(?\b(?:note|hinweis|anmerkung|nota|remarque)\b ?:[^\n]{0,200}\Z"
     r"|\b(?:let me know if|hope this helps|as an ai|i have translated|i translated)\b"
     r"|```|\A(?:german|english|french|spanish|portuguese|translation|source|text) ?:"
 )

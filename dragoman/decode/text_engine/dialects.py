@@ -16,7 +16,7 @@ from dragoman.text.marks import single
 
 Tables = Mapping[str, Mapping[str, Any]]
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_PART = re.compile(r"<t(\d+)>(.*?)</t\1>", re.S)
+_PART = re.compile(r"<t(\d+)>((?:[^<]|<(?!/?t\d))*+)</t\1>")
 # Reasoning models may think aloud before they answer.
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.S)
 

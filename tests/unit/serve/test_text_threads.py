@@ -135,7 +135,7 @@ def test_no_sentence_of_a_document_is_worked_on_after_its_client_has_left(traine
     class LateReader:
         done = 0
 
-        def translate(self, translate) -> bytes:
+        def translate(self, translate, takes_marks: bool = False) -> bytes:
             asked.set()
             may_go_on.wait()
             try:
