@@ -248,9 +248,10 @@ def _end(words: list[str], at: int, wanted: tuple[str, ...], term: Term) -> int 
 
 
 def _stands_alone(text: str, start: int, end: int, term: Term) -> bool:
-    """Check that no hyphen joins an occurrence to other words, making it another word."""
-    before, behind = text[max(0, start - 2) : start], text[end : end + 2]
-    return not (re.fullmatch(r"\w-", before) or re.fullmatch(r"-\w", behind))
+    """Check that nothing joins an occurrence to other words, making it another word or a name, as
+    in work-order, orders.csv and order@example.org."""
+    before, after = text[max(0, start - 2) : start], text[end : end + 2]
+    return not (re.fullmatch(r"\w[-.@]", before) or re.fullmatch(r"[-.@]\w", after))
 
 
 def _number(

@@ -359,3 +359,11 @@ def test_alternatives_that_do_not_occur_are_not_compiled_to_patterns() -> None:
     assert lacking([Demand(targets, True, to="de")], "Die Tomaten sind rot.")
     assert term_matching._pattern.cache_info().misses == before
     assert not lacking([Demand(("Tomate",), True, to="de")], "Die Tomaten sind rot.")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("All orders are in orders.csv.", 1), ("Write to order@example.org.", 0), ("An order.", 1)],
+)
+def test_a_term_within_a_name_of_a_file_or_an_address_is_none(text: str, count: int) -> None:
+    assert len(Glossary.of([("order", "Auftrag")]).demands(text, "en", "de")) == count
