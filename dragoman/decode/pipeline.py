@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dragoman.config import MOST_HYPOTHESES, DecodingConfig
+from dragoman.config import DecodingConfig
 from dragoman.decode.proposer import Proposer
 from dragoman.decode.query import BudgetError, Search, affordable
 from dragoman.decode.request import Request
@@ -30,9 +30,6 @@ from dragoman.text.translation_memory import EXACT, Match
 
 if TYPE_CHECKING:
     from dragoman.decode.repairs.table import Repairs
-
-
-_WIDER = 4  # times the beam, where a translation has lost something
 
 
 class Pipeline:
@@ -142,11 +139,8 @@ class Pipeline:
         again = {row: part for row, part in masked.items() if part is not None}
         if not again:
             return found
-        # In the order in which they read best: other translations of the text itself, a free search
-        # with masks, and one that must have them.
-        wide = self._wider(request)
+        # A free search with masks reads better than one that must have them.
         ways = [
-            [(row, parts[row], self.proposer.query(parts[row], wide)) for row in again],
             [(row, part, self.proposer.query(part, request)) for row, part in again.items()],
             [(row, part, self.proposer.constrained(part, request)) for row, part in again.items()],
         ]
@@ -155,7 +149,7 @@ class Pipeline:
         for (row, part, _), hypotheses in zip(tries, answers, strict=True):
             if not faults[row] or isinstance(hypotheses, BudgetError):
                 continue
-            own = merged(self.proposer.candidates(part, hypotheses, wide))
+            own = merged(self.proposer.candidates(part, hypotheses, request))
             counts = [self._faults(part, one, request) for one in own]
             if min(counts) < faults[row]:
                 best = counts.index(min(counts))
@@ -172,12 +166,6 @@ class Pipeline:
             if not isinstance(hypotheses, BudgetError):
                 found[row] = self.proposer.as_scored(parts[row], texts[row], hypotheses, request)
         return found
-
-    def _wider(self, request: Request) -> Request:
-        """Return the request with more hypotheses, all of which are candidates."""
-        beam = min(_WIDER * self.proposer.width(request), MOST_HYPOTHESES)
-        settings = replace(self.proposer.settings(request), beam_size=beam)
-        return replace(request, decoding=settings, nbest=beam)
 
     def _faults(self, part: Part, candidate: Candidate, request: Request) -> int:
         """Count what a candidate has lost of its part."""
